@@ -207,12 +207,26 @@ impl Nobody {
     }
 }
 
+/// The same function in a library beside the program.
+fn with_a_library(dir: &Path) -> Option<(PathBuf, PathBuf)> {
+    let (head, rest) = SOURCE.split_once("__attribute__").unwrap();
+    let (outer, main) = rest.split_once("int main").unwrap();
+    let library = format!("{head}__attribute__{outer}");
+    let flags = ["-g", "-O1", "-shared", "-fPIC", "-Wl,--build-id"];
+    let library = compile_c(dir, "libouter.so", &library, &flags)?;
+    let main = format!("{head}int outer(int);\nint main{main}");
+    let beside = format!("-L{}", dir.display());
+    let flags = ["-O1", "-Wl,--no-as-needed", &beside, "-louter", "-Wl,-rpath,$ORIGIN"];
+    let program = compile_c(dir, "calls", &main, &flags);
+    Some((program?, library))
+}
+
 #[test]
 fn without_privilege_what_came_into_a_files_place_is_told_from_a_file_that_cannot_be_read() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(path) = built(dir.path()) else { return };
+    let Some((program, library)) = with_a_library(dir.path()) else { return };
     let Some(nobody) = Nobody::in_folder(dir.path()) else { return };
-    let program = Running::start(&mut nobody.runs(&path));
+    let program = Running::start(&mut nobody.runs(&program));
     let told = || {
         let ran = nobody.symbolizes(&program, &["--local-files", &program.outer]);
         let line = lines(&ran).remove(0);
@@ -220,24 +234,24 @@ fn without_privilege_what_came_into_a_files_place_is_told_from_a_file_that_canno
         (line["reason"].as_str().unwrap().to_owned(), line["detail"].as_str().unwrap().to_owned())
     };
     // The file itself, of which its owner lets nobody read any more.
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0)).unwrap();
     let (reason, detail) = told();
     assert!(reason == "file-unreadable" && detail.contains("Permission denied"), "{reason}: {detail}");
-    std::fs::remove_file(&path).unwrap();
+    std::fs::remove_file(&library).unwrap();
     let elsewhere = dir.path().join("elsewhere");
-    std::fs::write(&elsewhere, "no program").unwrap();
+    std::fs::write(&elsewhere, "no library").unwrap();
     let placed: [&dyn Fn(); 4] = [
         &|| {
-            std::fs::copy(&elsewhere, &path).unwrap();
+            std::fs::copy(&elsewhere, &library).unwrap();
         },
-        &|| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap(),
+        &|| std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0)).unwrap(),
         &|| {
-            std::fs::remove_file(&path).unwrap();
-            assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+            std::fs::remove_file(&library).unwrap();
+            assert!(Command::new("mkfifo").arg(&library).status().unwrap().success());
         },
         &|| {
-            std::fs::remove_file(&path).unwrap();
-            std::fs::create_dir(&path).unwrap();
+            std::fs::remove_file(&library).unwrap();
+            std::fs::create_dir(&library).unwrap();
         },
     ];
     for place in placed {
@@ -245,6 +259,58 @@ fn without_privilege_what_came_into_a_files_place_is_told_from_a_file_that_canno
         let (reason, detail) = told();
         assert!(detail.contains("it was replaced since") && !detail.contains("not ours"), "{reason}: {detail}");
     }
+}
+
+#[test]
+fn without_privilege_a_program_that_was_rebuilt_while_it_runs_has_its_names() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(path) = built(dir.path()) else { return };
+    let Some(nobody) = Nobody::in_folder(dir.path()) else { return };
+    let program = Running::start(&mut nobody.runs(&path));
+    let named = || {
+        let ran = nobody.symbolizes(&program, &["--local-files", &program.outer]).ok();
+        assert_eq!(lines(&ran)[0]["frames"][0]["function"], "outer", "{}", ran.stdout);
+    };
+    std::fs::remove_file(&path).unwrap();
+    named();
+    std::fs::write(&path, "another program").unwrap();
+    named();
+}
+
+#[test]
+fn a_library_that_was_cut_short_under_its_process_is_told_as_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((program, library)) = with_a_library(dir.path()) else { return };
+    let program = Running::start(&mut Command::new(&program));
+    std::fs::File::create(&library).unwrap();
+    let ran = program.symbolize(&[&program.outer, "--local-files", "--json"]);
+    let line = lines(&ran).remove(0);
+    assert_eq!(
+        (ran.status, &line["quality"], &line["reason"]),
+        (1, &"module-offset".into(), &"malformed".into()),
+        "{line}"
+    );
+    assert!(line["detail"].as_str().unwrap().contains("cut short"), "{line}");
+}
+
+#[test]
+fn the_files_of_a_program_with_a_root_directory_of_its_own_are_found_below_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["-g", "-O1", "-static", "-Wl,--build-id"];
+    let Some(path) = compile_c(dir.path(), "waits", SOURCE, &flags) else { return };
+    std::fs::create_dir_all(dir.path().join("root/app")).unwrap();
+    std::fs::copy(&path, dir.path().join("root/app/waits")).unwrap();
+    let script = format!("mount --bind {0}/root /mnt && exec chroot /mnt /app/waits", dir.path().display());
+    // A user namespace gives no access by map_files.
+    let unshared = ["--user", "--map-root-user", "--mount", "--propagation", "private", "sh", "-c"];
+    let can = Command::new("unshare").args(unshared).arg("mount --bind /tmp /mnt").stderr(Stdio::null()).status();
+    if !can.is_ok_and(|status| status.success()) {
+        println!("SKIP unshare: user and mount namespaces are not permitted");
+        return;
+    }
+    let program = Running::start(Command::new("unshare").args(unshared).arg(&script));
+    let ran = program.symbolize(&[&program.outer, "--local-files", "--json"]).ok();
+    assert_eq!(lines(&ran)[0]["frames"][0]["function"], "outer", "{}", ran.stdout);
 }
 
 #[test]

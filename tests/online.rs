@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::program::{Ran, RunningServer, command, symseal};
+use crate::program::{Ran, RunningServer, command, symseal, symseal_path};
 use serde_json::Value;
 
 /// A server with a release, and a user who knows of the server and has nothing else.
@@ -189,6 +189,36 @@ fn neither_a_cache_that_cannot_be_used_nor_a_wrong_url_keeps_anybody_from_a_name
     for word in ["DEBUGINFOD_URLS: nonsense: expected", "DEBUGINFOD_URLS: http://: expected", "passed over"] {
         assert!(ran.stderr.contains(word), "{word}: {}", ran.stderr);
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_cache_of_another_user_keeps_nobody_from_a_name() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let Some(scene) = Scene::new() else { return };
+    let module = scene.module("linux");
+    // Root's, as once with `sudo -E`.
+    assert_named(&scene.symbolize("cache", &module, &[]).ok(), "debuginfod");
+    let program = scene.at("symseal");
+    std::fs::copy(symseal_path(), &program).unwrap();
+    std::fs::set_permissions(scene.at("."), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = Command::new(&program)
+        .args(["symbolize", "--online", "--json"])
+        .args(&module.arguments)
+        .envs([("DEBUGINFOD_URLS", format!("http://{}", scene.address)), ("XDG_CACHE_HOME", scene.at("cache"))])
+        .env("HOME", "/nonexistent")
+        .stdin(Stdio::null())
+        .uid(65534)
+        .gid(65534)
+        .output();
+    let Ok(ran) = ran else {
+        println!("SKIP setuid: not permitted to become another user");
+        return;
+    };
+    let ran = Ran::from(ran).ok();
+    assert_named(&ran, "debuginfod");
+    assert!(ran.stderr.contains("for this run alone"), "{}", ran.stderr);
 }
 
 /// A server that has one file, takes its time, and counts how often each path is asked for.

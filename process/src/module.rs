@@ -55,6 +55,8 @@ pub enum IdentifiedBy {
 pub enum OpenedBy {
     /// `/proc/PID/map_files`: the very file, even when it was unlinked. Needs CAP_CHECKPOINT_RESTORE or root.
     MapFiles,
+    /// `/proc/PID/exe`: the program that the process runs, even when it was unlinked.
+    Executable,
     /// `/proc/PID/root/PATH`, with the device and inode that are mapped.
     Path,
     /// `/proc/PID/root/PATH` on a file system whose device numbers maps does not show; the build-id is the one in memory.

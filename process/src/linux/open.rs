@@ -13,7 +13,7 @@ use super::of_io;
 use super::root::{RootDirectory, open_in_root};
 use crate::{Device, ElfImage, Mapping, OpenedBy, OpenedFile, ProcessError, ProcessModule};
 
-/// Opens the file that a module was mapped from: through `map_files`, else by its path in the process's own
+/// Opens the file that a module was mapped from: through `map_files`, as the program that the process runs, else by its path in the process's own
 /// root directory, when device and inode, or else the build-id in memory, are the mapped ones.
 ///
 /// # Errors
@@ -22,6 +22,9 @@ use crate::{Device, ElfImage, Mapping, OpenedBy, OpenedFile, ProcessError, Proce
 pub fn open_module(pid: u32, module: &ProcessModule) -> Result<OpenedFile, ProcessError> {
     if let Some(file) = through_map(pid, module.mapping_start, module.mapping_end) {
         return Ok(OpenedFile { file, by: OpenedBy::MapFiles });
+    }
+    if let Some(file) = through_exe(pid, module) {
+        return Ok(OpenedFile { file, by: OpenedBy::Executable });
     }
     let (path, place) = (Path::new(OsStr::from_bytes(&module.path)), in_root(pid, &module.path));
     let root = RootDirectory::of(pid).map_err(|error| of_io(pid, "open the files of", place.clone(), error))?;
@@ -62,6 +65,12 @@ pub(crate) fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<File> {
 /// The mapped file itself, where the kernel lets us have it.
 fn through_map(pid: u32, start: Avma, end: Avma) -> Option<File> {
     open_regular(Path::new(&format!("/proc/{pid}/map_files/{:x}-{:x}", start.0, end.0))).ok()
+}
+
+/// The program that the process runs, if that is the module: whoever may look at the process may have it, unlinked or not.
+fn through_exe(pid: u32, module: &ProcessModule) -> Option<File> {
+    let file = open_regular(Path::new(&format!("/proc/{pid}/exe"))).ok()?;
+    is_mapped_file(&file.metadata().ok()?, module.device, module.inode).then_some(file)
 }
 
 fn is_mapped_file(metadata: &Metadata, device: Device, inode: u64) -> bool {

@@ -5,7 +5,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Opens the regular file at `path`, as process `pid` would find it: in its mount namespace, below its root directory.
 /// Links that begin with a slash lead to its root, not to ours, and none leads out of it.
@@ -18,11 +18,16 @@ pub fn open_in_root(pid: u32, path: &Path) -> io::Result<File> {
 
 /// The root directory of a process, in its mount namespace.
 #[derive(Debug)]
-pub(crate) struct RootDirectory(File);
+pub(crate) struct RootDirectory {
+    folder: File,
+    /// Where it lies in that namespace: the paths that the kernel shows of a process that changed its root begin there.
+    place: PathBuf,
+}
 
 impl RootDirectory {
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
-        File::open(format!("/proc/{pid}/root")).map(Self)
+        let link = format!("/proc/{pid}/root");
+        Ok(Self { folder: File::open(&link)?, place: std::fs::read_link(&link)? })
     }
 
     /// What is said of the file at `path`, which need not be readable, and is not opened.
@@ -44,7 +49,13 @@ impl RootDirectory {
     }
 
     fn open_with(&self, path: &Path, flags: libc::c_int) -> io::Result<File> {
-        open_beneath(&self.0, &CString::new(path.as_os_str().as_bytes())?, flags | libc::O_CLOEXEC)
+        let open = |path: &Path| {
+            open_beneath(&self.folder, &CString::new(path.as_os_str().as_bytes())?, flags | libc::O_CLOEXEC)
+        };
+        match path.strip_prefix(&self.place) {
+            Ok(inside) if self.place != Path::new("/") => open(inside).or_else(|_| open(path)),
+            _ => open(path),
+        }
     }
 }
 

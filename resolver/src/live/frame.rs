@@ -23,13 +23,27 @@ pub(super) fn in_mapping(address: LiveAddress, mapping: &Mapping) -> ResolvedFra
     }
     let rva = Rva(address.ip.0.wrapping_sub(mapping.start.0).wrapping_add(mapping.offset));
     let path = symseal_module::escape::escape(&mapping.path);
+    let (reason, unread) = if is_code_of_a_file(mapping) {
+        let detail = format!(
+            "{path}: mapped as code, and no ELF header is where it begins, in memory or in the file: cut short, or no ELF file"
+        );
+        (MissReason::Malformed, Some(miss(ResolverStep::BinaryDebugInfo, MissReason::Malformed, detail, None)))
+    } else {
+        (MissReason::NoModule, None)
+    };
     let answer = Answer {
-        reason: Some(MissReason::NoModule),
-        tried: Arc::new([hit(ResolverStep::ModuleOffset)]),
+        reason: Some(reason),
+        tried: unread.into_iter().chain([hit(ResolverStep::ModuleOffset)]).collect(),
         ..Answer::nameless(ResolverStep::ModuleOffset, Quality::ModuleOffset)
     };
     let module = Some(ModuleRef { path, debug_id: None, rva, svma: Svma(rva.0) });
     ResolvedFrame { module, answer: Arc::new(answer), ..frame }
+}
+
+/// Compilers at run time keep their code in files without a name.
+fn is_code_of_a_file(mapping: &Mapping) -> bool {
+    let has_name = mapping.path.starts_with(b"/") && !mapping.path.starts_with(b"/memfd:");
+    mapping.executable && mapping.is_file() && has_name && !mapping.path.starts_with(b"/dev/")
 }
 
 /// The frame with a step that had nothing: in the place of what that step said before, else before the steps that have no name to give.

@@ -1,5 +1,6 @@
 //! What debug information refers to and is in other files: what dwz moved out, and split DWARF.
 
+use std::cell::RefCell;
 use std::path::Path;
 
 use symseal_artifact::{
@@ -37,6 +38,11 @@ pub(crate) trait Companions {
 
     /// The split DWARF that the units of `object` ask for, as far as it is there.
     fn split(&self, object: &ObjectFile<'_>, asked: &[SplitUnit]) -> Vec<FileBytes>;
+
+    /// Why a file that was there was not the one that the last question meant, for people.
+    fn refused(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The files that describe one module.
@@ -82,11 +88,14 @@ pub(crate) fn describe(
         return Ok(Described { stream, is_whole: true, companions: Vec::new(), lacks });
     };
     let mut lacks = Vec::new();
+    let how = |refused: Option<String>| {
+        refused.map_or_else(|| "is not there".to_owned(), |why| format!("cannot be used ({why})"))
+    };
     let link = object.debug_alt_link();
     let supplementary = link.and_then(|link| companions.supplementary(object, &link));
     if let (Some(link), None) = (link, &supplementary) {
-        let name = symseal_artifact::escaped(link.path);
-        lacks.push(format!("the supplementary file {name} is not there: names that dwz moved to it are missing"));
+        let (name, how) = (symseal_artifact::escaped(link.path), how(companions.refused()));
+        lacks.push(format!("the supplementary file {name} {how}: names that dwz moved to it are missing"));
     }
     let asked = object.split_units();
     let split = if asked.is_empty() { Vec::new() } else { companions.split(object, &asked) };
@@ -107,7 +116,7 @@ pub(crate) fn describe(
     let missing = stream.statistics.missing_split.len();
     if missing > 0 {
         // The line tables are in the program itself, the functions are not.
-        lacks.push(format!("skeleton-only: the split DWARF of {missing} units is not there"));
+        lacks.push(format!("skeleton-only: the split DWARF of {missing} units {}", how(companions.refused())));
     }
     lacks.extend(damaged(&stream));
     Ok(Described { stream, is_whole, companions: digests, lacks: lacks.join("; ") })
@@ -130,16 +139,41 @@ pub(crate) fn is_supplementary(object: &ObjectFile<'_>, link: &DebugAltLink<'_>,
 
 /// The files of this machine, around a file at `path`; `program` is the module's own file, beside which a package may be.
 pub(super) struct Around<'l> {
-    pub(super) local: &'l Local,
-    pub(super) path: &'l Path,
-    pub(super) program: Option<&'l Path>,
+    local: &'l Local,
+    path: &'l Path,
+    program: Option<&'l Path>,
+    /// Why the first file that was there and is not the meant one is not.
+    refused: RefCell<Option<String>>,
+}
+
+impl<'l> Around<'l> {
+    pub(super) fn new(local: &'l Local, path: &'l Path, program: Option<&'l Path>) -> Self {
+        Self { local, path, program, refused: RefCell::default() }
+    }
+
+    /// The file at a place that is the one that is meant: what is `expected`.
+    fn meant(&self, place: &Path, expected: &str, is_meant: impl Fn(&FileBytes) -> bool) -> Option<FileBytes> {
+        for read in self.local.read_path(place) {
+            let why = match read {
+                Ok(bytes) if is_meant(&bytes) => return Some(bytes),
+                Ok(_) => format!("{}: expected {expected}, found another file", places::shown(place)),
+                Err((_, why)) => why,
+            };
+            self.refused.borrow_mut().get_or_insert(why);
+        }
+        None
+    }
 }
 
 impl Companions for Around<'_> {
     fn supplementary(&self, object: &ObjectFile<'_>, link: &DebugAltLink<'_>) -> Option<FileBytes> {
         let places = places::supplementary(&self.local.directories, self.path, link.path, link.build_id);
         let is_meant = |bytes: &FileBytes| is_supplementary(object, link, bytes);
-        places.iter().find_map(|place| self.local.read_path(place).flatten().find(is_meant))
+        places.iter().find_map(|place| self.meant(place, "what dwz moved out of this one", is_meant))
+    }
+
+    fn refused(&self) -> Option<String> {
+        self.refused.take()
     }
 
     /// The package beside the file or the program, else the single files that its skeletons name.
@@ -148,7 +182,7 @@ impl Companions for Around<'_> {
         for package in packages {
             let is_package =
                 |bytes: &FileBytes| ObjectFile::parse(bytes).is_ok_and(|found| found.split_kind().is_some());
-            if let Some(bytes) = self.local.read_path(&package).flatten().find(is_package) {
+            if let Some(bytes) = self.meant(&package, "a package of split DWARF", is_package) {
                 return vec![bytes];
             }
         }
@@ -158,7 +192,7 @@ impl Companions for Around<'_> {
                 // One that was compiled again has other ids.
                 let is_meant =
                     |bytes: &FileBytes| ObjectFile::parse(bytes).is_ok_and(|file| file.split_ids().contains(&unit.id));
-                let Some(bytes) = self.local.read_path(&place).flatten().find(is_meant) else { continue };
+                let Some(bytes) = self.meant(&place, "the split DWARF of this build", is_meant) else { continue };
                 let Some(left) = room.checked_sub(bytes.len() as u64) else { return found };
                 room = left;
                 found.push(bytes);

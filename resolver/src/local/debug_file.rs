@@ -145,7 +145,7 @@ impl Local {
         let has_dwarf = debug.as_ref().is_some_and(ObjectFile::has_debug_info);
         // What debug information refers to is beside it.
         let path = beside.path.filter(|_| own.is_some() && !has_dwarf).unwrap_or(place);
-        let described = describe(files, &name, &Around { local: self, path, program: beside.path }, wanted)?;
+        let described = describe(files, &name, &Around::new(self, path, beside.path), wanted)?;
         let image_base = files.binary().map_or(Svma(0), ObjectFile::image_base);
         let table = table_of(described, image_base, (id, bytes.digest(), name), has_dwarf || pdb.is_some())?;
         let own = own.as_ref().zip(beside.module).zip(beside.bytes);

@@ -13,10 +13,8 @@ impl Local {
         let bytes = self.binary_once(module)?;
         let object = object_of(&bytes, id, &module.path)?;
         let path = path_of(&module.path);
-        let (files, around) = (
-            FilesOf { program: Some(&object), ..FilesOf::default() },
-            Around { local: self, path: &path, program: None },
-        );
+        let (files, around) =
+            (FilesOf { program: Some(&object), ..FilesOf::default() }, Around::new(self, &path, None));
         let described = describe(files, &module.path, &around, wanted)?;
         table_of(described, object.image_base(), (id, bytes.digest(), module.path.clone()), object.has_debug_info())
     }

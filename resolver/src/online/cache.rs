@@ -18,10 +18,13 @@ use reqwest::header::HeaderValue;
 use symseal_bundle::Digest;
 
 use super::absent::Absent;
-use crate::{CheckFile, FetchedFile, WantedFile, WantedKind};
+use crate::{CheckFile, FetchedFile, ModuleFiles as _, ThisMachine, WantedFile, WantedKind};
 
 /// How often a part that another process has is looked at.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// The most that is read of a file of libdebuginfod's cache, in bytes; and of a note beside a file of ours.
+const THEIR_BYTES: u64 = 4 << 30;
+const NOTE_BYTES: u64 = 64 << 10;
 /// What a try left behind goes after that.
 const PARTS_FOR: Duration = Duration::from_secs(24 * 3600);
 
@@ -39,12 +42,16 @@ pub(super) struct Cache {
 pub(super) struct Part {
     file: File,
     path: PathBuf,
+    /// Whether nobody else finds it, so that what is left of it is of no use.
+    is_own: bool,
 }
 
 impl Cache {
     pub(super) fn open(root: &Path, bytes: u64, elfutils: Option<PathBuf>) -> io::Result<Self> {
         for folder in ["files/debug-file", "files/executable", "absent", "parts"] {
             fs::create_dir_all(root.join(folder))?;
+            // A folder may be another user's, and a disk full: nothing could be kept then.
+            tempfile::NamedTempFile::new_in(root.join(folder))?.write_all(&[0; 4096])?;
         }
         let absent = Absent::open(root.join("absent"));
         let this = Self { root: root.to_owned(), bytes, elfutils, absent };
@@ -67,7 +74,7 @@ impl Cache {
         refused: &mut Option<String>,
     ) -> Option<FetchedFile> {
         let path = self.path(wanted);
-        if let Ok(bytes) = fs::read(&path) {
+        if let Ok(bytes) = read_regular(&path, self.bytes) {
             match as_it_came(&path, &bytes).and_then(|from| check(&bytes).map(|()| from).map_err(|(_, why)| why)) {
                 Ok(from) => {
                     // What is used stays.
@@ -84,7 +91,7 @@ impl Cache {
             WantedKind::Executable => "executable",
         };
         let path = theirs.0.join(wanted.id.to_string()).join(name);
-        let bytes = fs::read(&path).ok().filter(|bytes| !bytes.is_empty() && check(bytes).is_ok())?;
+        let bytes = read_regular(&path, THEIR_BYTES).ok().filter(|bytes| !bytes.is_empty() && check(bytes).is_ok())?;
         Some(FetchedFile { bytes, from: path.display().to_string() })
     }
 
@@ -115,21 +122,28 @@ impl Cache {
     /// What came of a URL so far, and for how long it was waited for without the server saying anything. Waits for another process that fetches the
     /// same, as long as it gets on.
     ///
+    /// One that heard something and then does not get on in that time, as it was stopped, is left alone, as is a part that cannot be used: the file comes in one
+    /// of our own then.
+    ///
     /// # Errors
-    /// [`io::ErrorKind::TimedOut`] where another process heard nothing of the server in the time of `patience`; [`io::ErrorKind::WouldBlock`] where it
-    /// heard something, and then did not get on for ten times as long.
+    /// [`io::ErrorKind::TimedOut`] where another process heard nothing of the server in the time of `patience`.
     pub(super) fn part(&self, url: &Url, patience: Duration) -> io::Result<(Part, Duration)> {
         let path = self.root.join("parts").join(name_of(url));
         // The file is kept open, so that none that is made in its place has its number.
         let (mut since, mut last): (_, Option<(File, Metadata)>) = (Instant::now(), None);
         loop {
-            let file = OpenOptions::new().read(true).append(true).create(true).open(&path)?;
+            let file = match OpenOptions::new().read(true).append(true).create(true).open(&path) {
+                Ok(file) if file.metadata()?.is_file() => file,
+                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
+                // Another user's, or what can hold no bytes.
+                _ => return Ok((self.own_part()?, Duration::ZERO)),
+            };
             match file.try_lock() {
                 // The one before may have finished, and removed it.
                 Ok(()) if is_at(&file, &path)? => {
                     let waited = last.as_ref().is_some_and(|(_, before)| before.len() == 0);
                     let idle = if waited { since.elapsed() } else { Duration::ZERO };
-                    return Ok((Part { file, path }, idle));
+                    return Ok((Part { file, path, is_own: false }, idle));
                 }
                 Ok(()) => continue,
                 Err(TryLockError::Error(error)) => return Err(error),
@@ -143,13 +157,18 @@ impl Cache {
             let heard = found.len() > 0;
             last = Some((file, found));
             // Whoever has it takes no longer for any step.
-            match since.elapsed() {
-                elapsed if !heard && elapsed > patience => return Err(io::ErrorKind::TimedOut.into()),
-                elapsed if elapsed > patience.saturating_mul(10) => return Err(io::ErrorKind::WouldBlock.into()),
-                _ => {}
+            match (since.elapsed() > patience, heard) {
+                (true, false) => return Err(io::ErrorKind::TimedOut.into()),
+                (true, true) => return Ok((self.own_part()?, Duration::ZERO)),
+                (false, _) => {}
             }
             std::thread::sleep(LOCK_PAUSE);
         }
+    }
+
+    fn own_part(&self) -> io::Result<Part> {
+        let (file, path) = tempfile::NamedTempFile::new_in(self.root.join("parts"))?.keep()?;
+        Ok(Part { file, path, is_own: true })
     }
 
     fn path(&self, wanted: &WantedFile<'_>) -> PathBuf {
@@ -223,7 +242,8 @@ impl Part {
 
     /// The ETag under which they came.
     pub(super) fn etag(&self) -> Option<String> {
-        fs::read_to_string(self.etag_path()).ok().filter(|etag| !etag.is_empty() && !etag.starts_with("W/"))
+        let etag = read_regular(&self.etag_path(), NOTE_BYTES).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        etag.filter(|etag| !etag.is_empty() && !etag.starts_with("W/"))
     }
 
     pub(super) fn set_etag(&self, etag: Option<&HeaderValue>) -> io::Result<()> {
@@ -265,7 +285,7 @@ impl Part {
 
     /// Leaves what came for another try, and nothing where nothing came. Says whether anything is left.
     pub(super) fn give_up(self) -> bool {
-        let is_left = self.length().map_or(true, |bytes| bytes > 0);
+        let is_left = !self.is_own && self.length().map_or(true, |bytes| bytes > 0);
         if !is_left {
             let _ = self.finish();
         }
@@ -302,7 +322,8 @@ fn from_of(path: &Path) -> PathBuf {
 /// # Errors
 /// What is wrong, for people; the file is fetched again.
 fn as_it_came(path: &Path, bytes: &[u8]) -> Result<String, String> {
-    let noted = fs::read_to_string(from_of(path)).unwrap_or_default();
+    let noted = read_regular(&from_of(path), NOTE_BYTES).unwrap_or_default();
+    let noted = String::from_utf8_lossy(&noted);
     let Some((digest, from)) = noted.split_once('\n') else {
         return Err("nothing is noted of where it came from".to_owned());
     };
@@ -356,6 +377,17 @@ fn remove(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
+}
+
+/// The bytes of a regular file of at most so many: a pipe could block for ever, and a device has no end.
+pub(super) fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = ThisMachine.open_path(path)?;
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    if file.take(most.saturating_add(1)).read_to_end(&mut bytes)? as u64 > most {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("expected at most {most} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// Writes a file that is seen whole or not at all.

@@ -126,12 +126,6 @@ impl Downloads {
                 self.silent.note(&url);
                 return Came::Failed(waited_in_vain(&url));
             }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                return Came::Failed(format!(
-                    "{}: another process has what came of it, and does not get on",
-                    shown(&url)
-                ));
-            }
             Err(error) => return Came::Failed(format!("the cache cannot be written to: {error}")),
         };
         // Whoever held it before, in this process or another, may have had the answer.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use symseal_bundle::Digest;
 use symseal_module::{DebugId, MissReason};
 
-use super::cache::write_whole;
+use super::cache::{read_regular, write_whole};
 use crate::{WantedFile, WantedKind};
 
 /// The largest lock file that is read, in bytes: several hundred thousand files.
@@ -139,17 +139,7 @@ impl Lock {
     /// [`LockError`].
     pub fn read(path: &Path, mode: LockMode) -> Result<Self, LockError> {
         let name = path.display().to_string();
-        let read = || {
-            let size = fs::metadata(path)?.len();
-            if size > BYTES {
-                return Err(io::Error::new(
-                    io::ErrorKind::FileTooLarge,
-                    format!("{size} bytes, expected at most {BYTES}"),
-                ));
-            }
-            fs::read(path)
-        };
-        let bytes = match read() {
+        let bytes = match read_regular(path, BYTES) {
             // Where it is to be written is known before anything is fetched.
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound && mode == LockMode::Extend && folder_of(path).is_dir() =>

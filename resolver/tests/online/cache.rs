@@ -1,5 +1,7 @@
 //! What is kept on the disk, and what is pinned by a lock file.
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use symseal_bundle::Digest;
@@ -206,4 +208,54 @@ fn the_cache_of_libdebuginfod_is_read() {
     std::fs::write(folder.join("debuginfo"), &scene.debug).unwrap();
     let found = scene.ask(&online(config));
     assert_eq!((found.resolver, found.quality), (ResolverStep::Debuginfod, Quality::Full));
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_no_file_in_a_cache_is_not_opened() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let server = Stub::gives(&scene.path(), scene.debug.clone());
+    let theirs = scene.root.path().join("elfutils");
+    let config = OnlineConfig { elfutils_cache: Some(theirs.clone()), ..patient(scene.config(&[&server.url])) };
+    let kept = config.cache.join("files/debug-file").join(scene.id.to_string());
+    let noted = kept.with_file_name(format!("{}.from", scene.id));
+    let url = format!("{}{}", server.url, scene.path());
+    let part = config.cache.join("parts").join(symseal_bundle::Digest::of(url.as_bytes()).hex());
+    let theirs = theirs.join(scene.id.to_string()).join("debuginfo");
+    let named =
+        |place: &Path| assert_eq!(scene.ask(&online(config.clone())).quality, Quality::Full, "{}", place.display());
+    let fifo = |place: &Path| assert!(Command::new("mkfifo").arg(place).status().unwrap().success());
+    let endless = |place: &Path| std::os::unix::fs::symlink("/dev/zero", place).unwrap();
+    for place in [&kept, &noted, &part, &theirs] {
+        for special in [&fifo as &dyn Fn(&Path), &endless] {
+            named(place);
+            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+            let _ = std::fs::remove_file(place);
+            special(place);
+            if place != &noted {
+                let _ = std::fs::remove_file(&noted);
+            }
+            named(place);
+            let _ = std::fs::remove_file(place);
+        }
+    }
+}
+
+#[test]
+fn what_another_process_has_and_does_not_get_on_with_comes_a_second_time() {
+    let Some(scene) = Scene::new(&[]) else { return };
+    let server = Stub::gives(&scene.path(), scene.debug.clone());
+    let config = scene.config(&[&server.url]);
+    let url = format!("{}{}", server.url, scene.path());
+    let parts = config.cache.join("parts");
+    std::fs::create_dir_all(&parts).unwrap();
+    let name = parts.join(symseal_bundle::Digest::of(url.as_bytes()).hex());
+    // Somebody began, and was stopped.
+    std::fs::write(&name, &scene.debug[..100]).unwrap();
+    let stopped = std::fs::File::open(&name).unwrap();
+    stopped.lock().unwrap();
+    assert_eq!(scene.ask(&online(config.clone())).quality, Quality::Full);
+    assert_eq!(server.asked(), 1);
+    let left: Vec<_> = std::fs::read_dir(&parts).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left, [name], "what the other one has is left to it");
 }
