@@ -6,7 +6,8 @@ use symseal_unwind::compile::{Bases, Input, Plt, compile, coroutines, go_runtime
 use symseal_unwind::{Arch, Table};
 
 /// Names that debug information has to have to be read for tasks and for coroutines.
-const NAMES: &[u8] = b"\0WAKER_VTABLE\0_Coro_promise\0__promise\0frame_ptr\0__coro_frame\0coroutine_handle<void>\0_Coro_resume_index\0";
+const NAMES: &[u8] =
+    b"\0WAKER_VTABLE\0_Coro_promise\0__promise\0frame_ptr\0__coro_frame\0coroutine_handle<void>\0_Coro_resume_index\0";
 
 pub(super) fn run(bytes: &[u8]) {
     // The first byte chooses what the rest is taken for; its highest bit says that another one chooses the processor.

@@ -176,7 +176,7 @@ fn compile(compiler: &str, options: &[&str], directory: &Path) -> Option<PathBuf
     let arguments = ["-std=c++20", "-g", "-o"];
     match Command::new(compiler).args(options).args(arguments).args([&output, &source]).status() {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            elf::skip(compiler, "not found");
+            elf::skip(if compiler == "g++" { compiler } else { "clang-19" }, &format!("{compiler} was not found"));
             None
         }
         status => {
