@@ -90,6 +90,7 @@ pub struct Frame<'a> {
 pub struct Hit<'a> {
     pub(crate) data: Data<'a>,
     pub(crate) context: u32,
+    /// As the row says it, without the line base of the context's code.
     pub(crate) line: u32,
     /// The address asked for.
     pub(crate) address: u64,
@@ -154,7 +155,8 @@ impl<'a> Hit<'a> {
     #[inline]
     pub fn frames(&self) -> Frames<'a> {
         let column = self.columns.map_or(0, |columns| columns.column_at(self.address));
-        Frames { data: self.data, context: Some(self.context), line: self.line, column, left: MAX_FRAMES }
+        let line = self.line;
+        Frames { data: self.data, context: Some(self.context), line, is_based: line != 0, column, left: MAX_FRAMES }
     }
 
     /// The addresses around the one asked for that have the same frames, column included.
@@ -172,6 +174,8 @@ pub struct Frames<'a> {
     data: Data<'a>,
     context: Option<u32>,
     line: u32,
+    /// The line counts from the line base of the context's code.
+    is_based: bool,
     column: u32,
     left: u32,
 }
@@ -185,13 +189,14 @@ impl<'a> Iterator for Frames<'a> {
         let data = &self.data;
         let context = data.contexts.get(index)?;
         let place = data.place_of(context)?;
+        let line_base = if core::mem::take(&mut self.is_based) { place.line_base } else { 0 };
         let function = data.names.name(place.name);
         let mut frame = Frame {
             function,
             // Most linkage names of C are the names themselves, kept once.
             symbol: if place.symbol == place.name { function } else { data.names.name(place.symbol) },
             file: string(data.paths, place.file),
-            line: some(self.line),
+            line: some(self.line.wrapping_add(line_base)),
             column: some(self.column),
             inlined: false,
         };

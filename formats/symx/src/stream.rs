@@ -32,7 +32,10 @@ impl<'a> Rows<'a> {
             } else {
                 (self.block, self.row) = (index + 1, 0);
             }
-            let found = block.and_then(|block| hit(&self.blocks, self.data, index, &block, row, block.address(row)?));
+            let found = block.and_then(|block| {
+                let row = block.at(row);
+                hit(&self.blocks, self.data, index, &block, row, block.address(row)?)
+            });
             if let Some(found) = found
                 && found.row.0 < found.row.1
             {

@@ -1,8 +1,9 @@
 //! A table, read in place.
 
+use crate::contexts::Shapes;
 use crate::data::{Blocks, Data};
 use crate::layout::{Header, Outline, SectionId};
-use crate::rows::RowBlock;
+use crate::rows::{Position, RowBlock};
 use crate::stream::Rows;
 use crate::{Function, Hit, OpenError, VerifyError};
 use symseal_module::{DebugId, Rva, Svma};
@@ -49,7 +50,8 @@ impl<'a> Table<'a> {
     pub fn open(bytes: &'a [u8]) -> Result<Self, OpenError> {
         let header = Header::read(bytes)?;
         let producer = Outline::producer(header.section(SectionId::Producer).bytes)?;
-        let (blocks, data) = (Blocks::new(&header), Data::new(&header)?);
+        let shapes = Shapes::new(&header.outline, header.section(SectionId::Contexts).bytes)?;
+        let (blocks, data) = (Blocks::new(&header, shapes.tight.as_ref()), Data::new(&header, &shapes)?);
         Ok(Self { bytes, header, blocks, data, producer })
     }
 
@@ -134,14 +136,16 @@ pub(crate) fn hit<'a>(
     data: Data<'a>,
     index: usize,
     block: &RowBlock<'a>,
-    row: usize,
+    row: Position,
     address: u64,
 ) -> Option<Hit<'a>> {
-    let value = block.value(row)?;
+    let value = block.value(row.row)?;
     let context = value.context?;
-    let next = row + 1;
     // The last row of all is a gap; a damaged table may lack it.
-    let end = if next < block.count { block.address(next)? } else { blocks.start(index + 1)? };
+    let end = match block.next(row) {
+        Some(next) => block.address(next)?,
+        None => blocks.start(index + 1)?,
+    };
     let row = (block.address(row)?, end);
     Some(Hit { data, context, line: value.line, address, row, columns: blocks.columns_of(index) })
 }

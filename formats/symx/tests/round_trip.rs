@@ -4,7 +4,7 @@ use crate::model::{Answer, Module, frames_of, module};
 use proptest::prelude::*;
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{
-    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, Row, StrId, Strings,
+    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, RecordForm, Row, StrId, Strings,
     SymbolSource, Table, WriteError,
 };
 
@@ -261,12 +261,40 @@ fn large(count: u64) -> Module {
     module
 }
 
+/// The header's flag of tight records.
+const TIGHT: u8 = 8;
+
+#[test]
+fn tight_records_say_the_same_in_fewer_bytes_and_wide_tables_have_none() {
+    let mut module = large(2_000);
+    for (function, line) in module.functions.iter_mut().zip(900u32..) {
+        // Lines of one function lie near each other, and those of its neighbours do not.
+        let line = line * 37 % 5_000 + 1;
+        let start = function.start.0;
+        function.rows = [(0, line), (3, line + 2), (7, line + 1), (8, 0), (15, line + 9)]
+            .map(|(offset, line)| row(start + offset, line, NO_INLINE))
+            .into();
+    }
+    let whole = Module { form: Form { records: RecordForm::Whole, ..module.form }, ..module.clone() }.write();
+    let tight = module.write();
+    assert_eq!((tight[6], whole[6]), (TIGHT, 0), "flags");
+    let [tight, whole] = [&tight, &whole].map(|bytes| Table::open(bytes).expect("it opens"));
+    tight.verify().expect("it holds together");
+    assert!(tight.rows().map(frames_of).eq(whole.rows().map(frames_of)));
+    assert_eq!((tight.counts().rows, tight.counts().places), (whole.counts().rows, whole.counts().places));
+    let without_names = |table: &Table<'_>| table.counts().core_bytes - table.counts().string_bytes;
+    let (tight, whole) = (without_names(&tight), without_names(&whole));
+    assert!(tight * 5 < whole * 3, "{tight} of {whole}");
+    module.functions.push(function(1 << 32, 16));
+    assert_eq!(module.write()[6], 1, "a wide table has no tight fields");
+}
+
 #[test]
 fn many_names_are_in_phrases_and_read_the_same() {
     const PHRASED: u8 = 2;
     let module = large(12_000);
     let bytes = module.write();
-    assert_eq!(bytes[6], PHRASED, "flags");
+    assert_eq!(bytes[6], PHRASED | TIGHT, "flags");
     let table = Table::open(&bytes).expect("it opens");
     table.verify().expect("it holds together");
     for (read, written) in table.functions().zip(&module.functions) {
@@ -278,7 +306,7 @@ fn many_names_are_in_phrases_and_read_the_same() {
     let whole = Module { form, ..module }.write();
     let strings = |bytes: &[u8]| Table::open(bytes).expect("it opens").counts().string_bytes;
     assert!(strings(&bytes) * 2 < strings(&whole), "{} of {}", strings(&bytes), strings(&whole));
-    assert_eq!(large(100).write()[6], 0, "few names are whole");
+    assert_eq!(large(100).write()[6], TIGHT, "few names are whole");
 }
 
 #[test]
@@ -308,7 +336,7 @@ fn many_contexts_are_in_sites_and_read_the_same() {
     };
     let module = with_calls(30_000, 300);
     let bytes = module.write();
-    assert_eq!(bytes[6], SITED, "flags");
+    assert_eq!(bytes[6], SITED | TIGHT, "flags");
     let table = Table::open(&bytes).expect("it opens");
     table.verify().expect("it holds together");
     let form = Form { contexts: ContextForm::Whole, ..Form::default() };
@@ -318,12 +346,12 @@ fn many_contexts_are_in_sites_and_read_the_same() {
     let (sited, whole) = (table.counts(), table_of_whole.counts());
     assert_eq!((sited.inlines, sited.rows, sited.functions), (whole.inlines, whole.rows, whole.functions));
     assert!(sited.core_bytes < whole.core_bytes, "{} of {}", sited.core_bytes, whole.core_bytes);
-    assert_eq!(with_calls(1_000, 300).write()[6], 0, "few contexts are whole");
+    assert_eq!(with_calls(1_000, 300).write()[6], TIGHT, "few contexts are whole");
     // As many calls of one function, each at a line of its own.
     let calls = 70_000;
     let inlines: Vec<_> = (0..calls).map(|n| site(NO_INLINE, StrId(2), n)).collect();
     let rows = (0..calls).map(|n| row(u64::from(n) * 4, 1, n)).collect();
     let bytes = one(FunctionRecord { inlines, rows, ..function(0, u64::from(calls) * 4) }).write();
     Table::open(&bytes).expect("it opens").verify().expect("it holds together");
-    assert_eq!(bytes[6], 0, "contexts that share nothing are whole");
+    assert_eq!(bytes[6], TIGHT, "contexts that share nothing are whole");
 }
