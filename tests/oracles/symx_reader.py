@@ -86,6 +86,8 @@ class Table:
         self.starts = self.records(2, "Q" if self.wide else "I")
         self.sited, self.tight = flags & 4 != 0, flags & 8 != 0
         expect(self.sited == (16 in self.section) == (17 in self.section), "sites")
+        expect(self.tight == (18 in self.section), "pairs")
+        self.pairs_apart = self.records(18, "II") if self.tight else []
         content, items = self.section[5]
         prefix = 16 if self.sited else 8
         widths = content[prefix:prefix + 24] if self.tight else bytes(24)
@@ -101,13 +103,13 @@ class Table:
             expect(content[3] == 0, "widths of contexts")
             self.contexts = self.packed_records(5, start, content[:3])
             if self.tight:
-                self.places = [(name, self.symbol(name, code), file, base)
+                self.places = [(*self.names(name, code), file, base)
                                for name, code, file, base in self.packed_records(6, 0, widths[14:18])]
             else:
                 self.places = [(*record, 0) for record in self.records(6, "III")]
         if self.tight:
             self.blocks = self.packed_records(3, 0, widths[8:14])
-            self.function_records = [(start, size, name, self.symbol(name, code), file, line, source, flags, 0) for
+            self.function_records = [(start, size, *self.names(name, code), file, line, source, flags, 0) for
                                      start, size, name, code, file, line, source, flags in self.packed_records(7, 0, widths[:8])]
         else:
             self.blocks = self.records(3, "IIIBBBB")
@@ -132,9 +134,11 @@ class Table:
         expect(len(content) == size + 8 and not any(content[size:]), "size of section %d" % number)
         return [packed(content, offset, index, widths) for index in range(items)]
 
-    @staticmethod
-    def symbol(name, code):
-        return code - 1 if code else name
+    def names(self, name, symbol):
+        if name < len(self.pairs_apart):
+            return self.pairs_apart[name]
+        name -= len(self.pairs_apart)
+        return name, symbol - 1 if symbol else name
 
     @staticmethod
     def phrase(record):

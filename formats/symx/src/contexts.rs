@@ -28,11 +28,11 @@ pub(crate) struct Shapes {
 /// The records of a tight table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tight {
-    /// Start, size, name, code of the symbol, file, line, source of the names, flags.
+    /// Start, size, codes of name and symbol, file, line, source of the names, flags.
     pub(crate) functions: Shape<8>,
     /// Offset, context base, number of rows, and the bits of a row's three fields.
     pub(crate) blocks: Shape<6>,
-    /// Name, code of the symbol, file, line base. Where contexts are in sites there are no places of this kind.
+    /// Codes of name and symbol, file, line base. Where contexts are in sites there are no places of this kind.
     pub(crate) places: Shape<4>,
 }
 

@@ -61,6 +61,8 @@ pub(crate) struct Data<'a> {
     pub(crate) paths: &'a [u8],
     pub(crate) names: NameSection<'a>,
     pub(crate) call_columns: CallColumns<'a>,
+    /// Names and symbols that differ, of a tight table.
+    pub(crate) pairs: &'a [[u8; 8]],
 }
 
 /// Names, and what they are put together from.
@@ -214,6 +216,7 @@ impl<'a> Data<'a> {
                 phrases: header.outline.phrased.then(|| bytes(SectionId::Phrases).as_chunks().0),
             },
             call_columns,
+            pairs: bytes(SectionId::Pairs).as_chunks().0,
         })
     }
 
@@ -221,7 +224,21 @@ impl<'a> Data<'a> {
     pub(crate) fn place(&self, index: u32) -> Option<Place> {
         match &self.places {
             Places::Whole(records) => records.get(index as usize).map(Place::read),
-            Places::Tight(records) => records.get(index).map(Place::tight),
+            Places::Tight(records) => {
+                let [name, symbol, file, line_base] = records.get(index)?;
+                let [name, symbol] = self.tight_names(name, symbol)?;
+                Some(Place { name, symbol, file, line_base })
+            }
+        }
+    }
+
+    /// Name and symbol of their codes in a tight table.
+    #[inline(always)]
+    fn tight_names(&self, name: u32, symbol: u32) -> Option<[u32; 2]> {
+        // Pairs were counted when the table was opened, and more than 2^32 have no codes.
+        match Code::new(name, u32::try_from(self.pairs.len()).unwrap_or(u32::MAX)) {
+            Code::First(pair) => self.pairs.get(pair as usize).map(pair_of),
+            Code::Second(name) => Some([name, symbol_of(name, symbol)]),
         }
     }
 
@@ -271,7 +288,10 @@ impl<'a> Data<'a> {
         match self.functions {
             Functions::Narrow(records) => records.get(index as usize).map(RawFunction::narrow),
             Functions::Wide(records) => records.get(index as usize).map(RawFunction::wide),
-            Functions::Tight(records) => records.get(index).map(RawFunction::tight),
+            Functions::Tight(records) => {
+                let fields @ [_, _, name, symbol, ..] = records.get(index)?;
+                Some(RawFunction::tight(fields, self.tight_names(name, symbol)?))
+            }
         }
     }
 
@@ -290,26 +310,28 @@ impl Place {
     pub(crate) fn read(record: &[u8; 12]) -> Self {
         Self { name: u32_at(record, 0), symbol: u32_at(record, 4), file: u32_at(record, 8), line_base: 0 }
     }
-
-    #[inline(always)]
-    pub(crate) fn tight([name, symbol, file, line_base]: [u32; 4]) -> Self {
-        Self { name, symbol: symbol_of(name, symbol), file, line_base }
-    }
 }
 
 /// The symbol beside `name` of which a tight table has a code: 0 where it is the name, else its offset and one.
 #[inline(always)]
-fn symbol_of(name: u32, code: u32) -> u32 {
+pub(crate) fn symbol_of(name: u32, code: u32) -> u32 {
     code.checked_sub(1).unwrap_or(name)
 }
 
+/// Name and symbol of a pair.
+#[inline(always)]
+pub(crate) fn pair_of(record: &[u8; 8]) -> [u32; 2] {
+    [u32_at(record, 0), u32_at(record, 4)]
+}
+
 impl RawFunction {
-    pub(crate) fn tight([start, size, name, symbol, file, line, source, flags]: [u32; 8]) -> Self {
+    /// Of a record's fields, and the names that its codes stand for.
+    pub(crate) fn tight([start, size, _, _, file, line, source, flags]: [u32; 8], [name, symbol]: [u32; 2]) -> Self {
         Self {
             start: Rva(start.into()),
             size: size.into(),
             name,
-            symbol: symbol_of(name, symbol),
+            symbol,
             file,
             line,
             // What takes more than a byte is no known one.

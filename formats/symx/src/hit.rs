@@ -88,7 +88,7 @@ pub struct Frame<'a> {
 /// What a table knows about an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
-    pub(crate) data: Data<'a>,
+    pub(crate) data: &'a Data<'a>,
     pub(crate) context: u32,
     /// As the row says it, without the line base of the context's code.
     pub(crate) line: u32,
@@ -104,7 +104,7 @@ impl<'a> Hit<'a> {
     /// The function whose code this is. Its names are empty where only its start is known
     /// ([`SymbolSource::FunctionStarts`]), or where a damaged table names a function that it does not have.
     pub fn function(&self) -> Function<'a> {
-        self.outermost().and_then(|index| Function::read(&self.data, index)).unwrap_or_else(|| {
+        self.outermost().and_then(|index| Function::read(self.data, index)).unwrap_or_else(|| {
             let FunctionRange { start, size, source, flags } = self.nameless();
             Function {
                 start,
@@ -171,7 +171,7 @@ impl<'a> Hit<'a> {
 /// The frames at one address, innermost first.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
-    data: Data<'a>,
+    data: &'a Data<'a>,
     context: Option<u32>,
     line: u32,
     /// The line counts from the line base of the context's code.
@@ -186,7 +186,7 @@ impl<'a> Iterator for Frames<'a> {
     #[inline]
     fn next(&mut self) -> Option<Frame<'a>> {
         let index = self.context.take()?;
-        let data = &self.data;
+        let data = self.data;
         let context = data.contexts.get(index)?;
         let place = data.place_of(context)?;
         let line_base = if core::mem::take(&mut self.is_based) { place.line_base } else { 0 };

@@ -58,10 +58,11 @@ pub(crate) enum SectionId {
     Phrases,
     Owners,
     Sites,
+    Pairs,
 }
 
 /// How many sections this version knows.
-pub(crate) const SECTIONS: usize = 17;
+pub(crate) const SECTIONS: usize = 18;
 
 impl SectionId {
     pub(crate) const ALL: [Self; SECTIONS] = [
@@ -82,6 +83,7 @@ impl SectionId {
         Self::Phrases,
         Self::Owners,
         Self::Sites,
+        Self::Pairs,
     ];
 
     pub(crate) fn number(self) -> u32 {
@@ -103,6 +105,7 @@ impl SectionId {
         match self {
             Self::Phrases => flags & PHRASED != 0,
             Self::Owners | Self::Sites => flags & SITED != 0,
+            Self::Pairs => flags & TIGHT != 0,
             _ => true,
         }
     }
@@ -121,7 +124,7 @@ impl SectionId {
             Self::Blocks => Some(16),
             Self::Aliases => Some(4),
             Self::Places => Some(12),
-            Self::Aliased | Self::ColumnBlocks => Some(8),
+            Self::Aliased | Self::ColumnBlocks | Self::Pairs => Some(8),
             Self::Functions => Some(if wide { 36 } else { 28 }),
             Self::Phrases => Some(PHRASE_BYTES as u64),
             _ => None,

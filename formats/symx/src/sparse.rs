@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::contexts::{Code, Context, Form, MAX_PREFIX_BYTES, Named, Origin, Shapes};
-use crate::data::{Place, RawFunction, stored, text_of};
+use crate::data::{Place, RawFunction, pair_of, stored, symbol_of, text_of};
 use crate::layout::{Extent, HEADER_BYTES, MAX_FRAMES, MAX_PRODUCER_BYTES, Outline, SectionId, u32_at};
 use crate::packed::Shape;
 use crate::phrases::{self, Codes};
@@ -314,7 +314,13 @@ impl<R: ReadAt> Lookup<'_, R> {
             }
             (Named::Place(index), _) => match self.table.contexts.tight {
                 None => self.record(SectionId::Places, index.into())?.as_ref().map(Place::read),
-                Some(tight) => self.packed(SectionId::Places, 0, tight.places, index)?.map(Place::tight),
+                Some(tight) => match self.packed(SectionId::Places, 0, tight.places, index)? {
+                    Some([name, symbol, file, line_base]) => {
+                        let names = self.tight_names(name, symbol)?;
+                        names.map(|[name, symbol]| Place { name, symbol, file, line_base })
+                    }
+                    None => None,
+                },
             },
             (Named::Code { names, file, line_base }, Form::Sited { places, .. }) => {
                 let names = match Code::new(names, places.count) {
@@ -378,9 +384,23 @@ impl<R: ReadAt> Lookup<'_, R> {
         Ok(bytes.iter().rev().fold(0, |column, byte| column << 8 | u32::from(*byte)))
     }
 
+    /// Name and symbol of their codes in a tight table.
+    fn tight_names(&mut self, name: u32, symbol: u32) -> Result<Option<[u32; 2]>, R::Error> {
+        let pairs = u32::try_from(self.section(SectionId::Pairs).count).unwrap_or(u32::MAX);
+        Ok(match Code::new(name, pairs) {
+            Code::First(pair) => self.record(SectionId::Pairs, pair.into())?.as_ref().map(pair_of),
+            Code::Second(name) => Some([name, symbol_of(name, symbol)]),
+        })
+    }
+
     fn raw_function(&mut self, index: u32) -> Result<Option<RawFunction>, R::Error> {
         Ok(match self.table.contexts.tight {
-            Some(tight) => self.packed(SectionId::Functions, 0, tight.functions, index)?.map(RawFunction::tight),
+            Some(tight) => match self.packed(SectionId::Functions, 0, tight.functions, index)? {
+                Some(fields @ [_, _, name, symbol, ..]) => {
+                    self.tight_names(name, symbol)?.map(|names| RawFunction::tight(fields, names))
+                }
+                None => None,
+            },
             None if self.table.outline.wide => {
                 self.record(SectionId::Functions, index.into())?.as_ref().map(RawFunction::wide)
             }

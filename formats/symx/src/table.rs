@@ -110,11 +110,11 @@ impl<'a> Table<'a> {
 
     /// What is known about `address`; `None` between functions and outside of them. Allocates nothing.
     #[inline]
-    pub fn lookup(&self, address: Rva) -> Option<Hit<'a>> {
+    pub fn lookup(&self, address: Rva) -> Option<Hit<'_>> {
         let index = self.blocks.find(address.0)?;
         let block = self.blocks.block(index)?;
         let row = block.find(address.0)?;
-        hit(&self.blocks, self.data, index, &block, row, address.0)
+        hit(&self.blocks, &self.data, index, &block, row, address.0)
     }
 
     /// All functions, by address.
@@ -124,16 +124,16 @@ impl<'a> Table<'a> {
     }
 
     /// The whole stream: every range of addresses that has one answer, by address.
-    pub fn rows(&self) -> Rows<'a> {
-        Rows::new(self.blocks, self.data)
+    pub fn rows(&self) -> Rows<'_> {
+        Rows::new(&self.blocks, &self.data)
     }
 }
 
 /// The answer at `address`, which lies in row `row` of block `index`; `None` where that is a gap.
 #[inline(always)]
 pub(crate) fn hit<'a>(
-    blocks: &Blocks<'a>,
-    data: Data<'a>,
+    blocks: &'a Blocks<'a>,
+    data: &'a Data<'a>,
     index: usize,
     block: &RowBlock<'a>,
     row: Position,

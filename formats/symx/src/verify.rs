@@ -195,6 +195,10 @@ fn places(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
             records.count()
         }
     };
+    for (index, record) in (0u32..).zip(data.pairs) {
+        check_string(names, u32_at(record, 0), SectionId::Pairs, index)?;
+        check_string(names, u32_at(record, 4), SectionId::Pairs, index)?;
+    }
     if let Functions::Tight(records) = data.functions {
         end(SectionId::Functions, records.ends_well())?;
     }

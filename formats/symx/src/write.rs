@@ -1,6 +1,7 @@
 //! Records → bytes.
 
 mod chains;
+mod pairs;
 mod phrases;
 mod sections;
 mod stream;
@@ -9,7 +10,7 @@ mod text;
 use crate::layout::{self, MAX_PRODUCER_BYTES};
 use crate::{FunctionRecord, NO_INLINE, Row, StrId, TableInput, WriteError};
 use alloc::vec::Vec;
-use chains::{Chains, symbol_code};
+use chains::Chains;
 use phrases::Coder;
 use sections::{Functions, Sections, assemble};
 use stream::Stream;
@@ -195,7 +196,6 @@ impl Writer<'_> {
             // `check_ranges` found no end beyond 32 bits.
             Functions::Tight(records) => {
                 let [start, size] = range.map(|value| value as u32);
-                let symbol = symbol_code(name, symbol);
                 records.push([start, size, name, symbol, file, function.line, source.into(), flags.into()]);
             }
             Functions::Whole(bytes) => {

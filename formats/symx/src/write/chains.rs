@@ -4,6 +4,7 @@
 //! function inlined by the same line of the same caller. In sites that is kept once.
 
 use super::ContextForm;
+use super::pairs::Pairs;
 use super::text::Text;
 use crate::bits::{BitWriter, TAIL, width_of};
 use crate::layout::MAX_FRAMES;
@@ -117,6 +118,7 @@ impl LineBases<'_> {
 /// What a tight table says of its sections before the contexts, and where lines count from.
 pub(super) struct Tightness<'c> {
     pub(super) line_bases: LineBases<'c>,
+    pub(super) pairs: &'c Pairs,
     /// Widths of the fields of functions and of blocks.
     pub(super) functions: [u8; 8],
     pub(super) blocks: [u8; 6],
@@ -240,6 +242,11 @@ impl Chains {
         Ok(place)
     }
 
+    /// Name and symbol of each place.
+    pub(super) fn names(&self) -> impl Iterator<Item = [u32; 2]> {
+        self.places.iter().map(|[name, symbol, _]| [*name, *symbol])
+    }
+
     /// Where lines count from, of rows with these contexts and lines.
     pub(super) fn line_bases(&self, lines: impl Iterator<Item = (u32, u32)>) -> LineBases<'_> {
         let mut by_place = alloc::vec![u32::MAX; self.places.len()];
@@ -293,7 +300,10 @@ impl Chains {
             Some(tightness) => {
                 let places = self.places.iter().zip(&tightness.line_bases.by_place);
                 let places: Vec<_> = places
-                    .map(|([name, symbol, file], base)| [*name, symbol_code(*name, *symbol), *file, *base])
+                    .map(|([name, symbol, file], base)| {
+                        let [name, symbol] = tightness.pairs.codes(*name, *symbol);
+                        [name, symbol, *file, *base]
+                    })
                     .collect();
                 let widths = self::widths(&places);
                 tightness.put(&mut contexts, widths, [0; 2]);
@@ -371,12 +381,6 @@ impl Tightness<'_> {
         let widths = self.functions.into_iter().chain(self.blocks).chain(places).chain(bases);
         contexts.bytes.extend(widths.chain([0; 4]));
     }
-}
-
-/// How a tight table says a symbol beside a name: most are the name.
-pub(super) fn symbol_code(name: u32, symbol: u32) -> u32 {
-    // Offsets of strings end before the last number: a string takes more than a byte.
-    if symbol == name { 0 } else { symbol + 1 }
 }
 
 /// How many bits the largest value of each field takes.

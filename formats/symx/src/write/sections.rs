@@ -2,6 +2,7 @@
 
 use super::ContextForm;
 use super::chains::{Chains, Sites, Tightness, pack, widths};
+use super::pairs::Pairs;
 use super::phrases::Coder;
 use super::stream::{BlockRecords, Stream};
 use super::text::Text;
@@ -29,7 +30,7 @@ pub(super) struct Sections<'a> {
 /// Functions as records.
 pub(super) enum Functions {
     Whole(Vec<u8>),
-    /// Start, size, name, code of the symbol, file, line, source of the names, flags.
+    /// Start, size, name, symbol, file, line, source of the names, flags.
     Tight(Vec<[u32; 8]>),
 }
 
@@ -43,22 +44,35 @@ pub(super) fn assemble(
     let tight = matches!(functions, Functions::Tight(_));
     let line_bases = tight.then(|| chains.line_bases(stream.lines()));
     let blocks = stream.finish(line_bases.as_ref())?;
+    let mut pairs = Pairs::default();
     let (functions, function_widths) = match functions {
         Functions::Whole(bytes) => (bytes, [0; 8]),
-        Functions::Tight(records) => packed(&records),
+        Functions::Tight(mut records) => {
+            let of_functions = records.iter().map(|[_, _, name, symbol, ..]| [*name, *symbol]);
+            pairs = Pairs::new(of_functions.chain(chains.names()));
+            for [_, _, name, symbol, ..] in &mut records {
+                [*name, *symbol] = pairs.codes(*name, *symbol);
+            }
+            packed(&records)
+        }
     };
     let starts = blocks.start_bytes(wide);
     let (block_records, block_widths) = match blocks.blocks {
         BlockRecords::Whole(bytes) => (bytes, [0; 6]),
         BlockRecords::Tight(records) => packed(&records),
     };
-    let tightness =
-        line_bases.map(|line_bases| Tightness { line_bases, functions: function_widths, blocks: block_widths });
+    let tightness = line_bases.map(|line_bases| Tightness {
+        line_bases,
+        pairs: &pairs,
+        functions: function_widths,
+        blocks: block_widths,
+    });
     let contexts = chains.context_sections(form, tightness.as_ref());
     let (call_columns, call_column_count) = pack_columns(&chains.columns());
     let (phrases, phrase_count) = names.coder.as_ref().map(Coder::section).unwrap_or_default();
     let flags = [(wide, WIDE), (phrase_count > 0, PHRASED), (contexts.sites.is_some(), SITED), (tight, TIGHT)];
     let flags = flags.into_iter().filter_map(|(set, flag)| set.then_some(flag)).sum();
+    let (pairs, pair_count) = pairs.section();
     let (owners, sites) = contexts.sites.map(|Sites { owners, sites }| (owners, sites)).unwrap_or_default();
     let records = |bytes: &[u8], size: usize| (bytes.len() / size) as u64;
     let counts = [
@@ -79,6 +93,7 @@ pub(super) fn assemble(
         phrase_count,
         owners.count,
         sites.count,
+        pair_count,
     ];
     let contents: [&[u8]; SECTIONS] = [
         input.producer.as_bytes(),
@@ -98,6 +113,7 @@ pub(super) fn assemble(
         &phrases,
         &owners.bytes,
         &sites.bytes,
+        &pairs,
     ];
     let present = || {
         let all = SectionId::ALL.into_iter().zip(contents.into_iter().zip(counts));
