@@ -31,7 +31,7 @@ const TOPS: u64 = 0x8080_8080_8080_8080;
 #[inline(always)]
 fn first_above(bytes: u64, rank: u32) -> u32 {
     // The top bit is set in every byte above the rank, and nothing is carried into the next byte.
-    (bytes + u64::from(127 - rank) * ONES & TOPS).trailing_zeros() & !7
+    ((bytes + u64::from(127 - rank) * ONES) & TOPS).trailing_zeros() & !7
 }
 
 /// The place of the one in `word` that has `rank` others below it; 64 where there are not so many.
@@ -40,7 +40,7 @@ pub(crate) fn select(word: u64, rank: u64) -> u32 {
     let rank = rank.min(u64::BITS.into()) as u32;
     let mut sums = word - (word >> 1 & 0x5555_5555_5555_5555);
     sums = (sums & 0x3333_3333_3333_3333) + (sums >> 2 & 0x3333_3333_3333_3333);
-    sums = sums + (sums >> 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    sums = (sums + (sums >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
     // In each byte, how many ones there are in it and below.
     let sums = sums.wrapping_mul(ONES);
     let byte = first_above(sums, rank);
@@ -49,8 +49,8 @@ pub(crate) fn select(word: u64, rank: u64) -> u32 {
     }
     let rank = rank - (sums << 8 >> byte & 0xff) as u32;
     // The same among the bits of that byte, each of which becomes a byte.
-    let spread = (word >> byte & 0xff) * ONES & 0x8040_2010_0804_0201;
-    let spread = (spread + (TOPS - ONES) >> 7 & ONES).wrapping_mul(ONES);
+    let spread = ((word >> byte & 0xff) * ONES) & 0x8040_2010_0804_0201;
+    let spread = ((spread + (TOPS - ONES)) >> 7 & ONES).wrapping_mul(ONES);
     byte + first_above(spread, rank) / 8
 }
 
