@@ -4,8 +4,8 @@ use crate::model::{Answer, Module, frames_of, module};
 use proptest::prelude::*;
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{
-    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, RecordForm, Row, StrId, Strings,
-    SymbolSource, Table, WriteError,
+    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, RecordForm, Row, SparseTable,
+    StrId, Strings, SymbolSource, Table, WriteError,
 };
 
 fn stream(table: &Table<'_>, module: &Module) -> Vec<Answer> {
@@ -287,6 +287,44 @@ fn tight_records_say_the_same_in_fewer_bytes_and_wide_tables_have_none() {
     assert!(tight * 5 < whole * 3, "{tight} of {whole}");
     module.functions.push(function(1 << 32, 16));
     assert_eq!(module.write()[6], 1, "a wide table has no tight fields");
+}
+
+#[test]
+fn few_symbols_that_differ_from_their_names_are_kept_apart_and_read_the_same() {
+    // The section of pairs is the last one: 24 bytes into its entry of the directory is how many there are.
+    let pairs = |bytes: &[u8]| {
+        let entry = 136 + 32 * (usize::from(bytes[58]) - 1);
+        (bytes[entry], u64::from_le_bytes(bytes[entry + 24..entry + 32].try_into().expect("8 bytes")))
+    };
+    let mut module = large(600);
+    for (number, function) in module.functions.iter_mut().enumerate() {
+        (function.symbol, function.aliases) = (function.name, Vec::new());
+        if number % 60 == 7 {
+            function.symbol = module.strings.intern(&format!("{}.abi0", number));
+            function.rows = vec![row(function.start.0, 5, NO_INLINE), row(function.start.0 + 4, 9, NO_INLINE)];
+        }
+        if number == 90 {
+            function.symbol = StrId::EMPTY;
+        }
+    }
+    for contexts in [ContextForm::Whole, ContextForm::InSites] {
+        let module = Module { form: Form { contexts, ..Form::default() }, ..module.clone() };
+        let bytes = module.write();
+        assert_eq!(pairs(&bytes), (18, 11));
+        let table = Table::open(&bytes).expect("it opens");
+        table.verify().expect("it holds together");
+        let sparse = SparseTable::open(bytes.len() as u64, &mut &*bytes).expect("it opens");
+        assert_eq!(stream(&table, &module), module.answers());
+        for (read, written) in table.functions().zip(&module.functions) {
+            let (name, symbol) = (module.strings.get(written.name), module.strings.get(written.symbol));
+            assert_eq!((&*read.name.text(), &*read.symbol.text()), (name, symbol));
+            let hit = sparse.lookup(&mut &*bytes, written.start).expect("bytes").expect("a function");
+            assert_eq!((&*hit.function.name, &*hit.function.symbol), (name, symbol));
+            assert_eq!((&*hit.frames[0].function, &*hit.frames[0].symbol), (name, symbol));
+        }
+    }
+    // Where most differ, a pair each would take more.
+    assert_eq!(pairs(&large(600).write()), (18, 0));
 }
 
 #[test]
