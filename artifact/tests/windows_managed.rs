@@ -58,9 +58,33 @@ fn methods_for_a_runtime_are_not_counted_as_native_code() {
         assert_eq!(object.is_il_alone(), is_alone, "{}", path.display());
         assert_eq!(code_bytes(&bytes) == 0, is_alone, "{}", path.display());
         assert_eq!(object.unwind_inputs().text.is_empty(), is_alone, "{}", path.display());
+        if !is_alone {
+            left_beside_methods(&path, &bytes, &object);
+        }
         // It is a binary as before, and told from others by the bytes of its methods.
         assert!(object.is_executable() && object.has_code() && object.debug_id().is_some(), "{}", path.display());
     }
+}
+
+/// What is exported to native programs is code; methods and metadata, which fill the sections of code of such an assembly, are not.
+fn left_beside_methods(path: &Path, bytes: &[u8], object: &ObjectFile<'_>) {
+    let file = object::File::parse(bytes).expect("a PE");
+    let text = object.unwind_inputs().text;
+    let exports =
+        run("llvm-readobj-19", &["--coff-exports", &path.display().to_string()], Path::new(".")).expect("exports");
+    let exports: Vec<u64> = exports
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("RVA: 0x"))
+        .map(|rva| file.relative_address_base() + u64::from_str_radix(rva, 16).expect("an address"))
+        .collect();
+    assert!(!exports.is_empty());
+    for address in exports {
+        assert!(text.iter().any(|range| range.contains(&address)), "{address:#x}");
+    }
+    let is_code = |section: &object::Section<'_, '_>| matches!(section.flags(), object::SectionFlags::Coff { characteristics } if characteristics.contains(object::pe::IMAGE_SCN_MEM_EXECUTE));
+    let sections: u64 = file.sections().filter(is_code).map(|section| section.size()).sum();
+    let code: u64 = text.iter().map(|range| range.end - range.start).sum();
+    assert!(code * 4 < sections, "{code} of {sections}");
 }
 
 /// A native library, with a CLI header of these flags and this size of code that was compiled ahead of time.

@@ -63,7 +63,7 @@ class Table:
         self.data = data
         magic, version, flags, size, self.base, self.sha256, kind, length, count, age = struct.unpack_from(
             "<4sHHQQ32sBBHI", data)
-        expect(magic == b"SYMX" and version == 1 and flags < 8, "magic, version or flags")
+        expect(magic == b"SYMX" and version == 1 and flags < 16 and flags & 9 != 9, "magic, version or flags")
         expect(size == len(data) and size % 8 == 0, "size")
         self.wide = flags & 1 != 0
         head = data[:136 + 32 * count]
@@ -84,20 +84,36 @@ class Table:
         self.phrases = [self.phrase(record) for record in self.records(15, "32s")] if flags & 2 else None
         expect((flags & 2 != 0) == (15 in self.section) and self.phrases != [], "phrases")
         self.starts = self.records(2, "Q" if self.wide else "I")
-        self.blocks = self.records(3, "IIIBBBB")
-        self.sited = flags & 4 != 0
+        self.sited, self.tight = flags & 4 != 0, flags & 8 != 0
         expect(self.sited == (16 in self.section) == (17 in self.section), "sites")
+        expect(self.tight == (18 in self.section), "pairs")
+        self.pairs_apart = self.records(18, "II") if self.tight else []
         content, items = self.section[5]
+        prefix = 16 if self.sited else 8
+        widths = content[prefix:prefix + 24] if self.tight else bytes(24)
+        expect(not any(widths[20:]) and not any(widths[14:18] if self.sited else widths[18:20]), "widths")
+        start = prefix + (24 if self.tight else 0)
         if self.sited:
             expect(not any(content[9:12]), "widths of contexts")
-            self.codes = self.packed_records(5, 16, content[:1])
-            self.owners, self.sites = self.packed_records(16, 0, content[1:3]), self.packed_records(17, 0, content[3:7])
+            self.codes = self.packed_records(5, start, content[:1])
+            self.owners = self.packed_records(16, 0, content[1:3] + widths[18:19])
+            self.sites = self.packed_records(17, 0, content[3:7] + widths[19:20])
             self.pairs = self.packed_records(6, 0, content[7:9])
         else:
             expect(content[3] == 0, "widths of contexts")
-            self.contexts = self.packed_records(5, 8, content[:3])
-            self.places = self.records(6, "III")
-        self.function_records = self.records(7, "QQIIIIBBH" if self.wide else "IIIIIIBBH")
+            self.contexts = self.packed_records(5, start, content[:3])
+            if self.tight:
+                self.places = [(*self.names(name, code), file, base)
+                               for name, code, file, base in self.packed_records(6, 0, widths[14:18])]
+            else:
+                self.places = [(*record, 0) for record in self.records(6, "III")]
+        if self.tight:
+            self.blocks = self.packed_records(3, 0, widths[8:14])
+            self.function_records = [(start, size, *self.names(name, code), file, line, source, flags, 0) for
+                                     start, size, name, code, file, line, source, flags in self.packed_records(7, 0, widths[:8])]
+        else:
+            self.blocks = self.records(3, "IIIBBBB")
+            self.function_records = self.records(7, "QQIIIIBBH" if self.wide else "IIIIIIBBH")
         self.aliased, self.aliases = self.records(8, "II"), self.records(9, "I")
         self.column_blocks = self.records(12, "IBBBB")
         content, items = self.section[14]
@@ -118,6 +134,12 @@ class Table:
         expect(len(content) == size + 8 and not any(content[size:]), "size of section %d" % number)
         return [packed(content, offset, index, widths) for index in range(items)]
 
+    def names(self, name, symbol):
+        if name < len(self.pairs_apart):
+            return self.pairs_apart[name]
+        name -= len(self.pairs_apart)
+        return name, symbol - 1 if symbol else name
+
     @staticmethod
     def phrase(record):
         end = 1 + record[0]
@@ -136,25 +158,41 @@ class Table:
         return text.decode()
 
     def context(self, index):
-        """((name, symbol, file), distance, value)"""
+        """((name, symbol, file, line base), distance, value)"""
         if not self.sited:
             place, distance, value = self.contexts[index]
             return self.places[place], distance, value
         code = self.codes[index][0]
         if code < len(self.owners):
-            function, file = self.owners[code]
-            return (*self.function_records[function][2:4], file), 0, function
-        names, file, distance, line = self.sites[code - len(self.owners)]
+            function, file, base = self.owners[code]
+            return (*self.function_records[function][2:4], file, base), 0, function
+        names, file, distance, line, base = self.sites[code - len(self.owners)]
         expect(distance > 0, "site %d" % (code - len(self.owners)))
         pairs = len(self.pairs)
-        return (*(self.pairs[names] if names < pairs else (names - pairs, names - pairs)), file), distance, line
+        return (*(self.pairs[names] if names < pairs else (names - pairs, names - pairs)), file, base), distance, line
 
     def rows_of(self, block):
         """(address, context or None in a gap, line) of each row of a block."""
+        if self.tight:
+            return self.tight_rows_of(block)
         offset, context_base, line_base, count, *widths = self.blocks[block]
         fields = [packed(self.section[4][0], offset, row, widths) for row in range(count)]
         return [(self.starts[block] + step, context_base + context - 1 if context else None,
                  line_base + line - 1 if line else 0) for step, line, context in fields]
+
+    def tight_rows_of(self, block):
+        offset, context_base, count, *widths = self.blocks[block]
+        rows = self.section[4][0]
+        highs = int.from_bytes(rows[offset:offset + 8], "little")
+        ones = [bit for bit in range(64) if highs >> bit & 1]
+        expect(1 <= count <= 32 and len(ones) == count, "high parts of block %d" % block)
+        found = []
+        for row, bit in enumerate(ones):
+            low, line, context = packed(rows, offset + 8, row, widths)
+            context = context_base + context - 1 if context else None
+            base = self.context(context)[0][3] if line else 0
+            found.append((self.starts[block] + (bit - row << widths[0]) + low, context, line + base))
+        return found
 
     def columns_of(self, block):
         """(address, column) of each column entry of a block."""
@@ -168,7 +206,7 @@ class Table:
     def frames(self, index, line, column):
         frames = []
         while True:
-            (name, symbol, file), distance, value = self.context(index)
+            (name, symbol, file, _), distance, value = self.context(index)
             frames.append({"function": self.string(11, name), "symbol": self.string(11, symbol),
                            "file": self.string(10, file), "line": line or None, "column": column or None,
                            "inlined": distance > 0})

@@ -109,7 +109,8 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
             return Vec::new();
         }
         let code = self.sections.iter().filter(|section| section.is_executable);
-        code.map(|section| section.range(self.image_base)).filter(|range| !range.is_empty()).collect()
+        let code = code.map(|section| section.range(self.image_base)).filter(|range| !range.is_empty()).collect();
+        managed::without_methods(self, code)
     }
 
     fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'_>> + '_> {

@@ -80,7 +80,7 @@ fn measure(subject: &Subject, passes: usize) -> Result<Figures> {
         built.times = built.times.least(peers::build_symx(subject, NonZeroUsize::MIN, Form::default())?.times);
         built_symcache.times = built_symcache.times.least(peers::build_symcache(subject)?.times);
     }
-    let whole = Form { names: NameForm::Whole, contexts: ContextForm::Whole };
+    let whole = Form { names: NameForm::Whole, contexts: ContextForm::Whole, ..Form::default() };
     let built_whole = peers::build_symx(subject, NonZeroUsize::MIN, whole)?;
     let symx_path = directory.path().join("module.symx");
     let symcache_path = directory.path().join("module.symcache");

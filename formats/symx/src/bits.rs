@@ -24,6 +24,36 @@ pub(crate) fn bits(bytes: &[u8], at: usize, width: u8) -> Option<u32> {
     Some((load(bytes, at)? & mask) as u32)
 }
 
+const ONES: u64 = 0x0101_0101_0101_0101;
+const TOPS: u64 = 0x8080_8080_8080_8080;
+
+/// Of bytes that do not descend, none above 64: where the first one above `rank` lies, in bits; 64 where there is none.
+#[inline(always)]
+fn first_above(bytes: u64, rank: u32) -> u32 {
+    // The top bit is set in every byte above the rank, and nothing is carried into the next byte.
+    ((bytes + u64::from(127 - rank) * ONES) & TOPS).trailing_zeros() & !7
+}
+
+/// The place of the one in `word` that has `rank` others below it; 64 where there are not so many.
+#[inline(always)]
+pub(crate) fn select(word: u64, rank: u64) -> u32 {
+    let rank = rank.min(u64::BITS.into()) as u32;
+    let mut sums = word - (word >> 1 & 0x5555_5555_5555_5555);
+    sums = (sums & 0x3333_3333_3333_3333) + (sums >> 2 & 0x3333_3333_3333_3333);
+    sums = (sums + (sums >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
+    // In each byte, how many ones there are in it and below.
+    let sums = sums.wrapping_mul(ONES);
+    let byte = first_above(sums, rank);
+    if byte >= u64::BITS {
+        return u64::BITS;
+    }
+    let rank = rank - (sums << 8 >> byte & 0xff) as u32;
+    // The same among the bits of that byte, each of which becomes a byte.
+    let spread = ((word >> byte & 0xff) * ONES) & 0x8040_2010_0804_0201;
+    let spread = ((spread + (TOPS - ONES)) >> 7 & ONES).wrapping_mul(ONES);
+    byte + first_above(spread, rank) / 8
+}
+
 /// Packs numbers into bits, least significant first.
 #[derive(Default)]
 pub(crate) struct BitWriter {
@@ -62,6 +92,18 @@ pub(crate) fn width_of(value: u32) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ones_are_found_by_their_number() {
+        let words = (0..400u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) & n.wrapping_mul(0xd1b5_4a32_d192_ed03));
+        for word in words.chain([0, 1, 1 << 63, u64::MAX, u64::MAX >> 1, 0xff, 0xff << 56]) {
+            let mut ones = (0..64).filter(|bit| word >> bit & 1 == 1);
+            for rank in 0..70 {
+                assert_eq!(select(word, rank), ones.next().unwrap_or(64), "{word:#x} {rank}");
+            }
+            assert_eq!(select(word, u64::MAX), 64);
+        }
+    }
 
     #[test]
     fn fields_of_every_width_read_as_written() {

@@ -1,10 +1,11 @@
 //! The sections of an opened table as records, and access to one record each. Nothing here trusts the bytes: what
 //! lies outside of its section reads as absent.
 
-use crate::contexts::{Code, Context, Contexts, Form, Named};
+use crate::contexts::{Code, Context, Contexts, Form, Named, Shapes, Tight};
 use crate::layout::{self, Header, SectionId, u32_at, u64_at};
+use crate::packed::Packed;
 use crate::phrases::Phrases;
-use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
+use crate::rows::{BlockRecord, COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
 use crate::varint::Cursor;
 use crate::{FunctionFlags, Name, OpenError, SymbolSource};
 use symseal_module::Rva;
@@ -20,13 +21,28 @@ pub(crate) enum Starts<'a> {
 pub(crate) enum Functions<'a> {
     Narrow(&'a [[u8; 28]]),
     Wide(&'a [[u8; 36]]),
+    Tight(Packed<'a, 8>),
+}
+
+/// The records of places, where contexts are whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Places<'a> {
+    Whole(&'a [[u8; 12]]),
+    Tight(Packed<'a, 4>),
+}
+
+/// The records of blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum BlockRecords<'a> {
+    Whole(&'a [[u8; ROW_BLOCK_BYTES]]),
+    Tight(Packed<'a, 6>),
 }
 
 /// What leads from an address to a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blocks<'a> {
     pub(crate) starts: Starts<'a>,
-    pub(crate) records: &'a [[u8; ROW_BLOCK_BYTES]],
+    pub(crate) records: BlockRecords<'a>,
     pub(crate) rows: &'a [u8],
     /// Empty in a table without columns.
     pub(crate) column_records: &'a [[u8; COLUMN_BLOCK_BYTES]],
@@ -38,13 +54,15 @@ pub(crate) struct Blocks<'a> {
 pub(crate) struct Data<'a> {
     pub(crate) contexts: Contexts<'a>,
     /// Of a table whose contexts are whole.
-    pub(crate) places: &'a [[u8; 12]],
+    pub(crate) places: Places<'a>,
     pub(crate) functions: Functions<'a>,
     pub(crate) aliased: &'a [[u8; 8]],
     pub(crate) aliases: &'a [[u8; 4]],
     pub(crate) paths: &'a [u8],
     pub(crate) names: NameSection<'a>,
     pub(crate) call_columns: CallColumns<'a>,
+    /// Names and symbols that differ, of a tight table.
+    pub(crate) pairs: &'a [[u8; 8]],
 }
 
 /// Names, and what they are put together from.
@@ -64,12 +82,13 @@ pub(crate) enum CallColumns<'a> {
     Words(&'a [[u8; 4]]),
 }
 
-/// What a frame shows: offsets in the names and in the paths.
+/// What a frame shows, offsets in the names and in the paths; and what the lines of rows in this code count from, 0 in a table that is not tight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) name: u32,
     pub(crate) symbol: u32,
     pub(crate) file: u32,
+    pub(crate) line_base: u32,
 }
 
 /// A function record, its strings still offsets.
@@ -95,7 +114,7 @@ impl<'a> NameSection<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    pub(crate) fn new(header: &Header<'a>) -> Self {
+    pub(crate) fn new(header: &Header<'a>, tight: Option<&Tight>) -> Self {
         let bytes = |id| header.section(id).bytes;
         let starts = bytes(SectionId::BlockStarts);
         Self {
@@ -103,7 +122,10 @@ impl<'a> Blocks<'a> {
                 false => Starts::Narrow(starts.as_chunks().0),
                 true => Starts::Wide(starts.as_chunks().0),
             },
-            records: bytes(SectionId::Blocks).as_chunks().0,
+            records: match tight {
+                None => BlockRecords::Whole(bytes(SectionId::Blocks).as_chunks().0),
+                Some(tight) => BlockRecords::Tight(Packed::new(tight.blocks, bytes(SectionId::Blocks))),
+            },
             rows: bytes(SectionId::Rows),
             column_records: bytes(SectionId::ColumnBlocks).as_chunks().0,
             columns: bytes(SectionId::Columns),
@@ -140,10 +162,19 @@ impl<'a> Blocks<'a> {
         after.checked_sub(1)
     }
 
+    /// What is said of block `block`.
+    #[inline(always)]
+    pub(crate) fn record(&self, block: usize) -> Option<BlockRecord> {
+        match &self.records {
+            BlockRecords::Whole(records) => records.get(block).map(BlockRecord::whole),
+            BlockRecords::Tight(records) => records.get(u32::try_from(block).ok()?).map(BlockRecord::tight),
+        }
+    }
+
     /// The rows of block `block`.
     #[inline(always)]
     pub(crate) fn block(&self, block: usize) -> Option<RowBlock<'a>> {
-        RowBlock::new(self.start(block)?, self.records.get(block)?, self.rows)
+        RowBlock::new(self.start(block)?, self.record(block)?, self.rows)
     }
 
     /// The column entries of block `block`; `None` in a table without columns.
@@ -154,9 +185,9 @@ impl<'a> Blocks<'a> {
 }
 
 impl<'a> Data<'a> {
-    pub(crate) fn new(header: &Header<'a>) -> Result<Self, OpenError> {
+    pub(crate) fn new(header: &Header<'a>, shapes: &Shapes) -> Result<Self, OpenError> {
         let bytes = |id| header.section(id).bytes;
-        let contexts = Contexts::new(&header.outline, bytes)?;
+        let contexts = Contexts::new(shapes, bytes);
         let columns = bytes(SectionId::CallColumns);
         let call_columns = match header.outline.call_column_bytes()? {
             0 => CallColumns::None,
@@ -167,10 +198,15 @@ impl<'a> Data<'a> {
         let functions = bytes(SectionId::Functions);
         Ok(Self {
             contexts,
-            places: if header.outline.sited { &[] } else { bytes(SectionId::Places).as_chunks().0 },
-            functions: match header.outline.wide {
-                false => Functions::Narrow(functions.as_chunks().0),
-                true => Functions::Wide(functions.as_chunks().0),
+            places: match &shapes.tight {
+                _ if header.outline.sited => Places::Whole(&[]),
+                None => Places::Whole(bytes(SectionId::Places).as_chunks().0),
+                Some(tight) => Places::Tight(Packed::new(tight.places, bytes(SectionId::Places))),
+            },
+            functions: match &shapes.tight {
+                Some(tight) => Functions::Tight(Packed::new(tight.functions, functions)),
+                None if header.outline.wide => Functions::Wide(functions.as_chunks().0),
+                None => Functions::Narrow(functions.as_chunks().0),
             },
             aliased: bytes(SectionId::Aliased).as_chunks().0,
             aliases: bytes(SectionId::Aliases).as_chunks().0,
@@ -180,12 +216,30 @@ impl<'a> Data<'a> {
                 phrases: header.outline.phrased.then(|| bytes(SectionId::Phrases).as_chunks().0),
             },
             call_columns,
+            pairs: bytes(SectionId::Pairs).as_chunks().0,
         })
     }
 
     #[inline(always)]
     pub(crate) fn place(&self, index: u32) -> Option<Place> {
-        self.places.get(index as usize).map(Place::read)
+        match &self.places {
+            Places::Whole(records) => records.get(index as usize).map(Place::read),
+            Places::Tight(records) => {
+                let [name, symbol, file, line_base] = records.get(index)?;
+                let [name, symbol] = self.tight_names(name, symbol)?;
+                Some(Place { name, symbol, file, line_base })
+            }
+        }
+    }
+
+    /// Name and symbol of their codes in a tight table.
+    #[inline(always)]
+    fn tight_names(&self, name: u32, symbol: u32) -> Option<[u32; 2]> {
+        // Pairs were counted when the table was opened, and more than 2^32 have no codes.
+        match Code::new(name, u32::try_from(self.pairs.len()).unwrap_or(u32::MAX)) {
+            Code::First(pair) => self.pairs.get(pair as usize).map(pair_of),
+            Code::Second(name) => Some([name, symbol_of(name, symbol)]),
+        }
     }
 
     /// What a frame of `context` shows.
@@ -193,17 +247,17 @@ impl<'a> Data<'a> {
     pub(crate) fn place_of(&self, context: Context) -> Option<Place> {
         match context.named {
             Named::Place(place) => self.place(place),
-            Named::Function { function, file } => {
+            Named::Function { function, file, line_base } => {
                 let RawFunction { name, symbol, .. } = self.function(function)?;
-                Some(Place { name, symbol, file })
+                Some(Place { name, symbol, file, line_base })
             }
-            Named::Code { names, file } => {
+            Named::Code { names, file, line_base } => {
                 let Form::Sited { places, .. } = self.contexts.form() else { return None };
                 let [name, symbol] = match Code::new(names, places.count()) {
                     Code::First(pair) => places.get(pair)?,
                     Code::Second(name) => [name; 2],
                 };
-                Some(Place { name, symbol, file })
+                Some(Place { name, symbol, file, line_base })
             }
         }
     }
@@ -224,6 +278,7 @@ impl<'a> Data<'a> {
         let count = match self.functions {
             Functions::Narrow(records) => records.len(),
             Functions::Wide(records) => records.len(),
+            Functions::Tight(records) => return records.count(),
         };
         u32::try_from(count).unwrap_or(u32::MAX)
     }
@@ -233,6 +288,10 @@ impl<'a> Data<'a> {
         match self.functions {
             Functions::Narrow(records) => records.get(index as usize).map(RawFunction::narrow),
             Functions::Wide(records) => records.get(index as usize).map(RawFunction::wide),
+            Functions::Tight(records) => {
+                let fields @ [_, _, name, symbol, ..] = records.get(index)?;
+                Some(RawFunction::tight(fields, self.tight_names(name, symbol)?))
+            }
         }
     }
 
@@ -249,11 +308,39 @@ impl<'a> Data<'a> {
 impl Place {
     #[inline(always)]
     pub(crate) fn read(record: &[u8; 12]) -> Self {
-        Self { name: u32_at(record, 0), symbol: u32_at(record, 4), file: u32_at(record, 8) }
+        Self { name: u32_at(record, 0), symbol: u32_at(record, 4), file: u32_at(record, 8), line_base: 0 }
     }
 }
 
+/// The symbol beside `name` of which a tight table has a code: 0 where it is the name, else its offset and one.
+#[inline(always)]
+pub(crate) fn symbol_of(name: u32, code: u32) -> u32 {
+    code.checked_sub(1).unwrap_or(name)
+}
+
+/// Name and symbol of a pair.
+#[inline(always)]
+pub(crate) fn pair_of(record: &[u8; 8]) -> [u32; 2] {
+    [u32_at(record, 0), u32_at(record, 4)]
+}
+
 impl RawFunction {
+    /// Of a record's fields, and the names that its codes stand for.
+    pub(crate) fn tight([start, size, _, _, file, line, source, flags]: [u32; 8], [name, symbol]: [u32; 2]) -> Self {
+        Self {
+            start: Rva(start.into()),
+            size: size.into(),
+            name,
+            symbol,
+            file,
+            line,
+            // What takes more than a byte is no known one.
+            source: u8::try_from(source).unwrap_or(u8::MAX),
+            flags: u8::try_from(flags).unwrap_or(u8::MAX),
+            reserved: 0,
+        }
+    }
+
     pub(crate) fn narrow(record: &[u8; 28]) -> Self {
         Self::read(u32_at(record, 0).into(), u32_at(record, 4).into(), record.split_at(8).1)
     }

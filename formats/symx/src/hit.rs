@@ -88,8 +88,9 @@ pub struct Frame<'a> {
 /// What a table knows about an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
-    pub(crate) data: Data<'a>,
+    pub(crate) data: &'a Data<'a>,
     pub(crate) context: u32,
+    /// As the row says it, without the line base of the context's code.
     pub(crate) line: u32,
     /// The address asked for.
     pub(crate) address: u64,
@@ -103,7 +104,7 @@ impl<'a> Hit<'a> {
     /// The function whose code this is. Its names are empty where only its start is known
     /// ([`SymbolSource::FunctionStarts`]), or where a damaged table names a function that it does not have.
     pub fn function(&self) -> Function<'a> {
-        self.outermost().and_then(|index| Function::read(&self.data, index)).unwrap_or_else(|| {
+        self.outermost().and_then(|index| Function::read(self.data, index)).unwrap_or_else(|| {
             let FunctionRange { start, size, source, flags } = self.nameless();
             Function {
                 start,
@@ -154,7 +155,8 @@ impl<'a> Hit<'a> {
     #[inline]
     pub fn frames(&self) -> Frames<'a> {
         let column = self.columns.map_or(0, |columns| columns.column_at(self.address));
-        Frames { data: self.data, context: Some(self.context), line: self.line, column, left: MAX_FRAMES }
+        let line = self.line;
+        Frames { data: self.data, context: Some(self.context), line, is_based: line != 0, column, left: MAX_FRAMES }
     }
 
     /// The addresses around the one asked for that have the same frames, column included.
@@ -169,9 +171,11 @@ impl<'a> Hit<'a> {
 /// The frames at one address, innermost first.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
-    data: Data<'a>,
+    data: &'a Data<'a>,
     context: Option<u32>,
     line: u32,
+    /// The line counts from the line base of the context's code.
+    is_based: bool,
     column: u32,
     left: u32,
 }
@@ -182,16 +186,17 @@ impl<'a> Iterator for Frames<'a> {
     #[inline]
     fn next(&mut self) -> Option<Frame<'a>> {
         let index = self.context.take()?;
-        let data = &self.data;
+        let data = self.data;
         let context = data.contexts.get(index)?;
         let place = data.place_of(context)?;
+        let line_base = if core::mem::take(&mut self.is_based) { place.line_base } else { 0 };
         let function = data.names.name(place.name);
         let mut frame = Frame {
             function,
             // Most linkage names of C are the names themselves, kept once.
             symbol: if place.symbol == place.name { function } else { data.names.name(place.symbol) },
             file: string(data.paths, place.file),
-            line: some(self.line),
+            line: some(self.line.wrapping_add(line_base)),
             column: some(self.column),
             inlined: false,
         };

@@ -15,6 +15,8 @@ pub(crate) const WIDE: u16 = 1;
 pub(crate) const PHRASED: u16 = 2;
 /// Header flag: contexts are in sites.
 pub(crate) const SITED: u16 = 4;
+/// Header flag: records take as many bits as the table needs, and lines count from those of their code.
+pub(crate) const TIGHT: u16 = 8;
 /// Bytes of the header before the section directory.
 pub(crate) const HEADER_BYTES: usize = 136;
 /// Bytes of one entry of the section directory.
@@ -56,10 +58,11 @@ pub(crate) enum SectionId {
     Phrases,
     Owners,
     Sites,
+    Pairs,
 }
 
 /// How many sections this version knows.
-pub(crate) const SECTIONS: usize = 17;
+pub(crate) const SECTIONS: usize = 18;
 
 impl SectionId {
     pub(crate) const ALL: [Self; SECTIONS] = [
@@ -80,6 +83,7 @@ impl SectionId {
         Self::Phrases,
         Self::Owners,
         Self::Sites,
+        Self::Pairs,
     ];
 
     pub(crate) fn number(self) -> u32 {
@@ -90,7 +94,8 @@ impl SectionId {
     fn is_packed(self, flags: u16) -> bool {
         match self {
             Self::Rows | Self::Contexts | Self::Columns | Self::Owners | Self::Sites => true,
-            Self::Places => flags & SITED != 0,
+            Self::Places => flags & (SITED | TIGHT) != 0,
+            Self::Blocks | Self::Functions => flags & TIGHT != 0,
             _ => false,
         }
     }
@@ -100,6 +105,7 @@ impl SectionId {
         match self {
             Self::Phrases => flags & PHRASED != 0,
             Self::Owners | Self::Sites => flags & SITED != 0,
+            Self::Pairs => flags & TIGHT != 0,
             _ => true,
         }
     }
@@ -118,7 +124,7 @@ impl SectionId {
             Self::Blocks => Some(16),
             Self::Aliases => Some(4),
             Self::Places => Some(12),
-            Self::Aliased | Self::ColumnBlocks => Some(8),
+            Self::Aliased | Self::ColumnBlocks | Self::Pairs => Some(8),
             Self::Functions => Some(if wide { 36 } else { 28 }),
             Self::Phrases => Some(PHRASE_BYTES as u64),
             _ => None,
@@ -149,6 +155,8 @@ pub(crate) struct Outline {
     pub(crate) phrased: bool,
     /// Contexts are in sites.
     pub(crate) sited: bool,
+    /// Blocks, rows, places and functions are tight.
+    pub(crate) tight: bool,
     pub(crate) image_base: Svma,
     pub(crate) source_sha256: [u8; 32],
     pub(crate) debug_id: DebugId,
@@ -215,7 +223,8 @@ impl Outline {
             return Err(OpenError::Checksum);
         }
         let flags = u16_at(fixed, 6);
-        if flags & !(WIDE | PHRASED | SITED) != 0 {
+        // Fields of 64 bits are not packed.
+        if flags & !(WIDE | PHRASED | SITED | TIGHT) != 0 || flags & (WIDE | TIGHT) == WIDE | TIGHT {
             return Err(OpenError::Header { field: "flag" });
         }
         if u32_at(fixed, CHECKSUM_AT + 4) != 0 {
@@ -227,6 +236,7 @@ impl Outline {
             wide: flags & WIDE != 0,
             phrased: flags & PHRASED != 0,
             sited: flags & SITED != 0,
+            tight: flags & TIGHT != 0,
             image_base: Svma(u64_at(fixed, 16)),
             source_sha256,
             debug_id: read_debug_id(fixed)?,

@@ -40,4 +40,4 @@ pub use sparse::{ReadAt, SparseError, SparseFrame, SparseFunction, SparseHit, Sp
 pub use stream::Rows;
 pub use strings::{StrId, Strings};
 pub use table::{Counts, Table};
-pub use write::{ContextForm, Form, NameForm, write, write_as};
+pub use write::{ContextForm, Form, NameForm, RecordForm, write, write_as};

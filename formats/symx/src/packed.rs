@@ -1,7 +1,7 @@
 //! Records of packed fields: a section of them, each read in place.
 
 use crate::OpenError;
-use crate::bits::{LOADED_BITS, MAX_BITS, TAIL, bits, load};
+use crate::bits::{LOADED_BITS, MAX_BITS, TAIL, load};
 use crate::layout::SectionId;
 
 /// How many records of a section there are, and how many bits each of their `N` fields has.
@@ -64,17 +64,18 @@ impl<const N: usize> Shape<N> {
     #[inline(always)]
     pub(crate) fn decode(&self, bytes: &[u8], mut at: usize) -> Option<[u32; N]> {
         let mut fields = [0; N];
-        if self.stride() <= LOADED_BITS {
-            let mut word = load(bytes, at)?;
-            for (field, width) in fields.iter_mut().zip(self.widths) {
-                *field = (word & ((1 << width) - 1)) as u32;
-                word >>= width;
+        let mut word = load(bytes, at)?;
+        let mut left = LOADED_BITS as u8;
+        for (field, width) in fields.iter_mut().zip(self.widths) {
+            // Seldom, and for all records of a shape at the same fields.
+            if width > left {
+                word = load(bytes, at)?;
+                left = LOADED_BITS as u8;
             }
-        } else {
-            for (field, width) in fields.iter_mut().zip(self.widths) {
-                *field = bits(bytes, at, width)?;
-                at += usize::from(width);
-            }
+            *field = (word & ((1 << width) - 1)) as u32;
+            word >>= width;
+            left -= width;
+            at += usize::from(width);
         }
         Some(fields)
     }

@@ -6,11 +6,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::contexts::{Code, Context, Form, MAX_PREFIX_BYTES, Named, Origin, Shapes};
-use crate::data::{Place, RawFunction, stored, text_of};
+use crate::data::{Place, RawFunction, pair_of, stored, symbol_of, text_of};
 use crate::layout::{Extent, HEADER_BYTES, MAX_FRAMES, MAX_PRODUCER_BYTES, Outline, SectionId, u32_at};
 use crate::packed::Shape;
 use crate::phrases::{self, Codes};
-use crate::rows::{COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
+use crate::rows::{BlockRecord, COLUMN_BLOCK_BYTES, ColumnBlock, ROW_BLOCK_BYTES, RowBlock};
 use crate::varint::Cursor;
 use crate::{FunctionFlags, OpenError, SymbolSource};
 use symseal_module::{DebugId, Rva, Svma};
@@ -228,19 +228,31 @@ impl<R: ReadAt> Lookup<'_, R> {
         Ok(self.block_start(low)?.is_some_and(|start| left > 0 && start <= address).then_some(low))
     }
 
+    fn block_record(&mut self, index: u64) -> Result<Option<BlockRecord>, R::Error> {
+        let Some(tight) = self.table.contexts.tight else {
+            let record = self.record::<ROW_BLOCK_BYTES>(SectionId::Blocks, index)?;
+            return Ok(record.as_ref().map(BlockRecord::whole));
+        };
+        let Ok(index) = u32::try_from(index) else { return Ok(None) };
+        Ok(self.packed(SectionId::Blocks, 0, tight.blocks, index)?.map(BlockRecord::tight))
+    }
+
     fn hit(&mut self, index: u64, address: u64) -> Result<Option<SparseHit>, R::Error> {
         if !self.table.outline.wide && address > u64::from(u32::MAX) {
             return Ok(None);
         }
         let Some(start) = self.block_start(index)? else { return Ok(None) };
-        let Some(record) = self.record::<ROW_BLOCK_BYTES>(SectionId::Blocks, index)? else { return Ok(None) };
-        let rows = self.window(SectionId::Rows, u32_at(&record, 0).into(), RowBlock::read_bytes(&record))?;
-        let Some(block) = RowBlock::over(start, &record, &rows) else { return Ok(None) };
+        let Some(record) = self.block_record(index)? else { return Ok(None) };
+        let rows = self.window(SectionId::Rows, record.offset.into(), record.read_bytes())?;
+        let Some(block) = RowBlock::over(start, record, &rows) else { return Ok(None) };
         let Some(row) = block.find(address) else { return Ok(None) };
-        let Some(value) = block.value(row) else { return Ok(None) };
+        let Some(value) = block.value(row.row) else { return Ok(None) };
         let (Some(context), Some(first)) = (value.context, block.address(row)) else { return Ok(None) };
         // The last row of all is a gap; a damaged table may lack it.
-        let end = if row + 1 < block.count { block.address(row + 1) } else { self.block_start(index + 1)? };
+        let end = match block.next(row) {
+            Some(next) => block.address(next),
+            None => self.block_start(index + 1)?,
+        };
         let Some(end) = end else { return Ok(None) };
         let (column, from, to) = self.columns(index, start, address)?;
         let range = Rva(first.max(from))..Rva(to.map_or(end, |to| to.min(end)));
@@ -296,16 +308,26 @@ impl<R: ReadAt> Lookup<'_, R> {
 
     fn place(&mut self, context: Context) -> Result<Option<Place>, R::Error> {
         Ok(match (context.named, self.table.contexts.form) {
-            (Named::Function { function, file }, _) => {
-                self.raw_function(function)?.map(|RawFunction { name, symbol, .. }| Place { name, symbol, file })
+            (Named::Function { function, file, line_base }, _) => {
+                let function = self.raw_function(function)?;
+                function.map(|RawFunction { name, symbol, .. }| Place { name, symbol, file, line_base })
             }
-            (Named::Place(index), _) => self.record(SectionId::Places, index.into())?.as_ref().map(Place::read),
-            (Named::Code { names, file }, Form::Sited { places, .. }) => {
+            (Named::Place(index), _) => match self.table.contexts.tight {
+                None => self.record(SectionId::Places, index.into())?.as_ref().map(Place::read),
+                Some(tight) => match self.packed(SectionId::Places, 0, tight.places, index)? {
+                    Some([name, symbol, file, line_base]) => {
+                        let names = self.tight_names(name, symbol)?;
+                        names.map(|[name, symbol]| Place { name, symbol, file, line_base })
+                    }
+                    None => None,
+                },
+            },
+            (Named::Code { names, file, line_base }, Form::Sited { places, .. }) => {
                 let names = match Code::new(names, places.count) {
                     Code::First(pair) => self.packed(SectionId::Places, 0, places, pair)?,
                     Code::Second(name) => Some([name; 2]),
                 };
-                names.map(|[name, symbol]| Place { name, symbol, file })
+                names.map(|[name, symbol]| Place { name, symbol, file, line_base })
             }
             // Contexts that are whole have places.
             (Named::Code { .. }, Form::Whole { .. }) => None,
@@ -324,6 +346,10 @@ impl<R: ReadAt> Lookup<'_, R> {
             let Some(context) = self.context(index)? else { break };
             let place = if has_places { self.place(context)? } else { None };
             if let Some(place) = place {
+                // The lines of outer frames, which are those of calls, count from nothing.
+                if line != 0 && frames.is_empty() {
+                    line = line.wrapping_add(place.line_base);
+                }
                 let function = self.text(SectionId::Names, place.name)?;
                 frames.push(SparseFrame {
                     symbol: match place.symbol == place.name {
@@ -358,10 +384,27 @@ impl<R: ReadAt> Lookup<'_, R> {
         Ok(bytes.iter().rev().fold(0, |column, byte| column << 8 | u32::from(*byte)))
     }
 
+    /// Name and symbol of their codes in a tight table.
+    fn tight_names(&mut self, name: u32, symbol: u32) -> Result<Option<[u32; 2]>, R::Error> {
+        let pairs = u32::try_from(self.section(SectionId::Pairs).count).unwrap_or(u32::MAX);
+        Ok(match Code::new(name, pairs) {
+            Code::First(pair) => self.record(SectionId::Pairs, pair.into())?.as_ref().map(pair_of),
+            Code::Second(name) => Some([name, symbol_of(name, symbol)]),
+        })
+    }
+
     fn raw_function(&mut self, index: u32) -> Result<Option<RawFunction>, R::Error> {
-        Ok(match self.table.outline.wide {
-            false => self.record(SectionId::Functions, index.into())?.as_ref().map(RawFunction::narrow),
-            true => self.record(SectionId::Functions, index.into())?.as_ref().map(RawFunction::wide),
+        Ok(match self.table.contexts.tight {
+            Some(tight) => match self.packed(SectionId::Functions, 0, tight.functions, index)? {
+                Some(fields @ [_, _, name, symbol, ..]) => {
+                    self.tight_names(name, symbol)?.map(|names| RawFunction::tight(fields, names))
+                }
+                None => None,
+            },
+            None if self.table.outline.wide => {
+                self.record(SectionId::Functions, index.into())?.as_ref().map(RawFunction::wide)
+            }
+            None => self.record(SectionId::Functions, index.into())?.as_ref().map(RawFunction::narrow),
         })
     }
 

@@ -8,8 +8,8 @@ use symseal_module::Rva;
 /// The whole stream of a table: hits whose ranges follow each other and never overlap.
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
-    blocks: Blocks<'a>,
-    data: Data<'a>,
+    blocks: &'a Blocks<'a>,
+    data: &'a Data<'a>,
     block: usize,
     /// The row to read next.
     row: usize,
@@ -18,7 +18,7 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn new(blocks: Blocks<'a>, data: Data<'a>) -> Self {
+    pub(crate) fn new(blocks: &'a Blocks<'a>, data: &'a Data<'a>) -> Self {
         Self { blocks, data, block: 0, row: 0, rest: None }
     }
 
@@ -32,7 +32,10 @@ impl<'a> Rows<'a> {
             } else {
                 (self.block, self.row) = (index + 1, 0);
             }
-            let found = block.and_then(|block| hit(&self.blocks, self.data, index, &block, row, block.address(row)?));
+            let found = block.and_then(|block| {
+                let row = block.at(row);
+                hit(self.blocks, self.data, index, &block, row, block.address(row)?)
+            });
             if let Some(found) = found
                 && found.row.0 < found.row.1
             {

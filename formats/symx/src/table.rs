@@ -1,8 +1,9 @@
 //! A table, read in place.
 
+use crate::contexts::Shapes;
 use crate::data::{Blocks, Data};
 use crate::layout::{Header, Outline, SectionId};
-use crate::rows::RowBlock;
+use crate::rows::{Position, RowBlock};
 use crate::stream::Rows;
 use crate::{Function, Hit, OpenError, VerifyError};
 use symseal_module::{DebugId, Rva, Svma};
@@ -49,7 +50,8 @@ impl<'a> Table<'a> {
     pub fn open(bytes: &'a [u8]) -> Result<Self, OpenError> {
         let header = Header::read(bytes)?;
         let producer = Outline::producer(header.section(SectionId::Producer).bytes)?;
-        let (blocks, data) = (Blocks::new(&header), Data::new(&header)?);
+        let shapes = Shapes::new(&header.outline, header.section(SectionId::Contexts).bytes)?;
+        let (blocks, data) = (Blocks::new(&header, shapes.tight.as_ref()), Data::new(&header, &shapes)?);
         Ok(Self { bytes, header, blocks, data, producer })
     }
 
@@ -108,11 +110,11 @@ impl<'a> Table<'a> {
 
     /// What is known about `address`; `None` between functions and outside of them. Allocates nothing.
     #[inline]
-    pub fn lookup(&self, address: Rva) -> Option<Hit<'a>> {
+    pub fn lookup(&self, address: Rva) -> Option<Hit<'_>> {
         let index = self.blocks.find(address.0)?;
         let block = self.blocks.block(index)?;
         let row = block.find(address.0)?;
-        hit(&self.blocks, self.data, index, &block, row, address.0)
+        hit(&self.blocks, &self.data, index, &block, row, address.0)
     }
 
     /// All functions, by address.
@@ -122,26 +124,28 @@ impl<'a> Table<'a> {
     }
 
     /// The whole stream: every range of addresses that has one answer, by address.
-    pub fn rows(&self) -> Rows<'a> {
-        Rows::new(self.blocks, self.data)
+    pub fn rows(&self) -> Rows<'_> {
+        Rows::new(&self.blocks, &self.data)
     }
 }
 
 /// The answer at `address`, which lies in row `row` of block `index`; `None` where that is a gap.
 #[inline(always)]
 pub(crate) fn hit<'a>(
-    blocks: &Blocks<'a>,
-    data: Data<'a>,
+    blocks: &'a Blocks<'a>,
+    data: &'a Data<'a>,
     index: usize,
     block: &RowBlock<'a>,
-    row: usize,
+    row: Position,
     address: u64,
 ) -> Option<Hit<'a>> {
-    let value = block.value(row)?;
+    let value = block.value(row.row)?;
     let context = value.context?;
-    let next = row + 1;
     // The last row of all is a gap; a damaged table may lack it.
-    let end = if next < block.count { block.address(next)? } else { blocks.start(index + 1)? };
+    let end = match block.next(row) {
+        Some(next) => block.address(next)?,
+        None => blocks.start(index + 1)?,
+    };
     let row = (block.address(row)?, end);
     Some(Hit { data, context, line: value.line, address, row, columns: blocks.columns_of(index) })
 }

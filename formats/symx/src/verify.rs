@@ -3,6 +3,7 @@
 use crate::bits::TAIL;
 use crate::checksum::crc32c;
 use crate::contexts::{Code, Form, Named, Origin};
+use crate::data::{BlockRecords, Functions, Places};
 use crate::layout::{ENTRY_BYTES, FLAG_ALIASED, HEADER_BYTES, MAX_FRAMES, SectionId, u32_at, u64_at};
 use crate::phrases::{decode, phrase_text};
 use crate::varint::Cursor;
@@ -183,12 +184,32 @@ fn aliases(table: &Table<'_>, names: &[u32]) -> Checked {
         .try_for_each(|(index, offset)| check_string(names, u32::from_le_bytes(*offset), SectionId::Aliases, index))
 }
 
+/// What contexts that are whole are put together from, and that tight records end as they have to.
 fn places(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
     let id = SectionId::Places;
-    (0u32..).zip(table.data.places).try_for_each(|(index, record)| {
-        check_string(names, u32_at(record, 0), id, index)?;
-        check_string(names, u32_at(record, 4), id, index)?;
-        check_string(paths, u32_at(record, 8), id, index)
+    let data = &table.data;
+    let count = match data.places {
+        Places::Whole(records) => records.len() as u32,
+        Places::Tight(records) => {
+            end(id, records.ends_well())?;
+            records.count()
+        }
+    };
+    for (index, record) in (0u32..).zip(data.pairs) {
+        check_string(names, u32_at(record, 0), SectionId::Pairs, index)?;
+        check_string(names, u32_at(record, 4), SectionId::Pairs, index)?;
+    }
+    if let Functions::Tight(records) = data.functions {
+        end(SectionId::Functions, records.ends_well())?;
+    }
+    if let BlockRecords::Tight(records) = table.blocks.records {
+        end(SectionId::Blocks, records.ends_well())?;
+    }
+    (0..count).try_for_each(|index| {
+        let Some(place) = data.place(index) else { return Ok(()) };
+        check_string(names, place.name, id, index)?;
+        check_string(names, place.symbol, id, index)?;
+        check_string(paths, place.file, id, index)
     })
 }
 
@@ -204,7 +225,7 @@ fn sites(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
     end(SectionId::Sites, sites.ends_well())?;
     end(SectionId::Places, places.ends_well())?;
     for index in 0..owners.count() {
-        let [function, file] = owners.get(index).unwrap_or_default();
+        let [function, file, _] = owners.get(index).unwrap_or_default();
         let id = SectionId::Owners;
         ensure(function < data.function_count(), id, "owner", index as u64, "is a function that is not there")?;
         check_string(paths, file, SectionId::Owners, index)?;
@@ -215,7 +236,7 @@ fn sites(table: &Table<'_>, paths: &[u32], names: &[u32]) -> Checked {
         }
     }
     for index in 0..sites.count() {
-        let [code, file, distance, _] = sites.get(index).unwrap_or_default();
+        let [code, file, distance, ..] = sites.get(index).unwrap_or_default();
         ensure(distance > 0, SectionId::Sites, "site", index as u64, "is inlined into itself")?;
         if let Code::Second(name) = Code::new(code, places.count()) {
             check_string(names, name, SectionId::Sites, index)?;
@@ -277,18 +298,23 @@ fn rows(table: &Table<'_>, owners: &[u32]) -> Result<u64, VerifyError> {
         let at = |problem: &str| wrong(id, "block", index as u64, problem);
         let block = blocks.block(index).ok_or_else(|| at("has an impossible record"))?;
         ensure(
-            start_of(blocks.records.get(index)) == size,
+            blocks.record(index).is_some_and(|record| record.offset as usize == size),
             id,
             "block",
             index as u64,
             "does not follow its predecessor",
         )?;
         size += block.size();
+        ensure(block.has_all_highs(), id, "block", index as u64, "has not one high part per row")?;
         for row in 0..block.count {
             let value = block.value(row).ok_or_else(|| at("breaks off"))?;
-            let start = block.address(row).ok_or_else(|| at("breaks off"))?;
+            let position = block.at(row);
+            let start = block.address(position).ok_or_else(|| at("breaks off"))?;
             ensure(row > 0 || start == block.start, id, "block", index as u64, "does not begin at its start")?;
-            let next = if row + 1 < block.count { block.address(row + 1) } else { blocks.start(index + 1) };
+            let next = match block.next(position) {
+                Some(next) => block.address(next),
+                None => blocks.start(index + 1),
+            };
             ensure(!gap || value.context.is_some(), id, "block", index as u64, "has a gap after a gap")?;
             gap = value.context.is_none();
             match next {

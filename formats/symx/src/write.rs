@@ -1,6 +1,7 @@
 //! Records → bytes.
 
 mod chains;
+mod pairs;
 mod phrases;
 mod sections;
 mod stream;
@@ -11,7 +12,7 @@ use crate::{FunctionRecord, NO_INLINE, Row, StrId, TableInput, WriteError};
 use alloc::vec::Vec;
 use chains::Chains;
 use phrases::Coder;
-use sections::{Sections, assemble};
+use sections::{Functions, Sections, assemble};
 use stream::Stream;
 use text::Text;
 
@@ -31,6 +32,8 @@ pub struct Form {
     pub names: NameForm,
     /// How contexts are kept: whose code a row is, and through which calls.
     pub contexts: ContextForm,
+    /// How records and rows are kept.
+    pub records: RecordForm,
 }
 
 /// How names are kept.
@@ -58,6 +61,16 @@ pub enum ContextForm {
     InSites,
 }
 
+/// How the records of functions, of places and of blocks are kept, and rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RecordForm {
+    /// In as many bits as the table's own numbers take; whole where addresses have more than 32 bits.
+    #[default]
+    Tight,
+    /// In bytes, as all tables were before there were tight ones.
+    Whole,
+}
+
 /// [`write`], in another form.
 ///
 /// # Errors
@@ -81,7 +94,10 @@ pub fn write_as(input: &TableInput<'_>, form: Form) -> Result<Vec<u8>, WriteErro
         paths: Text::new(input.strings, None),
         chains: Chains::default(),
         stream: Stream::default(),
-        functions: Vec::with_capacity(input.functions.len() * if wide { 36 } else { 28 }),
+        functions: match form.records {
+            RecordForm::Tight if !wide => Functions::Tight(Vec::with_capacity(input.functions.len())),
+            _ => Functions::Whole(Vec::with_capacity(input.functions.len() * if wide { 36 } else { 28 })),
+        },
         aliased: Vec::new(),
         aliases: Vec::new(),
         wide,
@@ -90,7 +106,7 @@ pub fn write_as(input: &TableInput<'_>, form: Form) -> Result<Vec<u8>, WriteErro
         writer.function(index, function)?;
     }
     let sections = Sections {
-        blocks: writer.stream.finish()?,
+        stream: writer.stream,
         chains: writer.chains,
         functions: writer.functions,
         aliased: writer.aliased,
@@ -122,7 +138,7 @@ struct Writer<'a> {
     paths: Text<'a>,
     chains: Chains,
     stream: Stream,
-    functions: Vec<u8>,
+    functions: Functions,
     aliased: Vec<u8>,
     aliases: Vec<u8>,
     wide: bool,
@@ -163,7 +179,7 @@ impl Writer<'_> {
     }
 
     fn record(&mut self, number: u32, function: &FunctionRecord) -> Result<(), WriteError> {
-        let mut flags = 0;
+        let mut flags = 0u8;
         for (set, bit) in [
             (function.flags.approximate, layout::FLAG_APPROXIMATE),
             (function.flags.folded, layout::FLAG_FOLDED),
@@ -172,19 +188,28 @@ impl Writer<'_> {
         ] {
             flags |= if set { bit } else { 0 };
         }
-        for value in [function.start.0, function.size] {
-            match self.wide {
-                true => self.functions.extend(value.to_le_bytes()),
-                // `check_ranges` found no end beyond 32 bits.
-                false => self.functions.extend((value as u32).to_le_bytes()),
-            }
-        }
-        let attributes = u32::from(function.source.number()) | u32::from(flags) << 8;
         let name = self.names.offset(function.name)?;
         let symbol = self.names.offset(function.symbol)?;
         let file = self.paths.offset(function.file)?;
-        for value in [name, symbol, file, function.line, attributes] {
-            self.functions.extend(value.to_le_bytes());
+        let (range, source) = ([function.start.0, function.size], function.source.number());
+        match &mut self.functions {
+            // `check_ranges` found no end beyond 32 bits.
+            Functions::Tight(records) => {
+                let [start, size] = range.map(|value| value as u32);
+                records.push([start, size, name, symbol, file, function.line, source.into(), flags.into()]);
+            }
+            Functions::Whole(bytes) => {
+                for value in range {
+                    match self.wide {
+                        true => bytes.extend(value.to_le_bytes()),
+                        false => bytes.extend((value as u32).to_le_bytes()),
+                    }
+                }
+                let attributes = u32::from(source) | u32::from(flags) << 8;
+                for value in [name, symbol, file, function.line, attributes] {
+                    bytes.extend(value.to_le_bytes());
+                }
+            }
         }
         if !function.aliases.is_empty() {
             let first = u32::try_from(self.aliases.len() / 4).map_err(|_| WriteError::TooMany { what: "aliases" })?;

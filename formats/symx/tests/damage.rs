@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use symseal_module::{Rva, Svma};
 use symseal_symx::{
-    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, OpenError, Row, Strings,
-    SymbolSource, Table,
+    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, OpenError, RecordForm, Row,
+    Strings, SymbolSource, Table,
 };
 
 /// Asks a table everything, and lets nothing but a panic fail.
@@ -119,7 +119,7 @@ fn what_is_no_table_is_named_as_such() {
 fn a_later_version_and_an_unknown_flag_are_refused_and_an_unknown_section_is_not() {
     let mut strategy = proptest::test_runner::TestRunner::deterministic();
     let module: Module = module().new_tree(&mut strategy).expect("a module").current();
-    let form = Form { names: NameForm::Whole, contexts: ContextForm::Whole };
+    let form = Form { names: NameForm::Whole, contexts: ContextForm::Whole, records: RecordForm::Whole };
     let bytes = Module { form, ..module }.write();
     let with = |at: usize, value: u8| {
         let mut changed = bytes.clone();
@@ -128,7 +128,9 @@ fn a_later_version_and_an_unknown_flag_are_refused_and_an_unknown_section_is_not
         Table::open(&changed).map(|_| ()).err()
     };
     assert_eq!(with(4, 2), Some(OpenError::Version { found: 2 }));
-    assert_eq!(with(6, 0x08), Some(OpenError::Header { field: "flag" }));
+    assert_eq!(with(6, 0x10), Some(OpenError::Header { field: "flag" }));
+    // Tight fields are not wide.
+    assert_eq!(with(6, 0x09), Some(OpenError::Header { field: "flag" }));
     assert_eq!(with(132, 1), Some(OpenError::Header { field: "reserved field" }));
     // The last section becomes one that nobody knows; then a known one is missing.
     let last = 136 + 13 * 32;
@@ -188,6 +190,45 @@ fn impossible_sites_are_found_and_lead_nowhere() {
     assert!(Table::open(&unasked).is_err());
 }
 
+#[test]
+fn impossible_tight_rows_are_found_and_lead_nowhere() {
+    const BLOCKS: u32 = 3;
+    const ROWS: u32 = 4;
+    const CONTEXTS: u32 = 5;
+    const FUNCTIONS: u32 = 7;
+    let module = module_with_a_call();
+    let bytes = Module { form: Form { records: RecordForm::Tight, ..module.form }, ..module }.write();
+    let fault = |bytes: &[u8]| Table::open(bytes).expect("it opens").verify().err().map(|fault| fault.section);
+    assert_eq!(fault(&bytes), None);
+    let with = |id: u32, change: &dyn Fn(&mut [u8])| {
+        let mut changed = bytes.clone();
+        let range = section(&changed, id);
+        change(&mut changed[range]);
+        reseal(&mut changed);
+        exercise(&changed);
+        changed
+    };
+    let hit = |bytes: &[u8], address| Table::open(bytes).expect("it opens").lookup(Rva(address)).is_some();
+    assert!(hit(&bytes, 0x1000) && hit(&bytes, 0x1008) && !hit(&bytes, 0x1020));
+    // Three rows begin at 0, 8 and 0x20. High parts without a one: there is no row.
+    let no_rows = with(ROWS, &|rows| rows[..8].fill(0));
+    assert_eq!((fault(&no_rows), hit(&no_rows, 0x1008)), (Some(ROWS), false));
+    // More ones than rows.
+    let too_many = with(ROWS, &|rows| rows[..8].fill(0xff));
+    assert_eq!((fault(&too_many), hit(&too_many, 0x1008)), (Some(ROWS), false));
+    // Something behind the last record.
+    assert_eq!(fault(&with(BLOCKS, &|records| *records.last_mut().expect("a byte") = 1)), Some(BLOCKS));
+    assert_eq!(fault(&with(FUNCTIONS, &|records| *records.last_mut().expect("a byte") = 1)), Some(FUNCTIONS));
+    // Widths of fields that are not there, and reserved bytes: of places, where contexts are in sites, and the last ones.
+    for at in [16 + 14, 16 + 20, 16 + 23] {
+        let changed = with(CONTEXTS, &|widths| widths[at] = 1);
+        assert!(matches!(Table::open(&changed), Err(OpenError::Section { id: CONTEXTS, .. })), "{at}");
+    }
+    // Fields wider than 32 bits.
+    let wide = with(CONTEXTS, &|widths| widths[16] = 33);
+    assert!(matches!(Table::open(&wide), Err(OpenError::Section { id: FUNCTIONS, .. })));
+}
+
 /// One function with one call, in sites.
 fn module_with_a_call() -> Module {
     let mut strings = Strings::new();
@@ -213,18 +254,22 @@ fn module_with_a_call() -> Module {
         producer: "test".into(),
         strings,
         functions: vec![function],
-        form: Form { names: NameForm::Whole, contexts: ContextForm::InSites },
+        form: Form { names: NameForm::Whole, contexts: ContextForm::InSites, records: RecordForm::Whole },
     }
 }
 
 #[test]
-fn any_change_of_sites_with_intent_does_no_harm() {
+fn any_change_of_packed_records_with_intent_does_no_harm() {
     let mut strategy = proptest::test_runner::TestRunner::deterministic();
     let module: Module = module().new_tree(&mut strategy).expect("a module").current();
-    let form = Form { names: NameForm::Whole, contexts: ContextForm::InSites };
-    let bytes = Module { form, ..module }.write();
-    for id in [5, 6, 16, 17] {
-        for at in section(&bytes, id) {
+    let sited = Form { names: NameForm::Whole, contexts: ContextForm::InSites, records: RecordForm::Whole };
+    let tight = Form { records: RecordForm::Tight, ..sited };
+    let tight_and_whole = Form { contexts: ContextForm::Whole, ..tight };
+    for (form, sections) in
+        [(sited, &[5, 6, 16, 17][..]), (tight, &[3, 4, 5, 6, 7, 16, 17]), (tight_and_whole, &[3, 4, 5, 6, 7])]
+    {
+        let bytes = Module { form, ..module.clone() }.write();
+        for at in sections.iter().flat_map(|id| section(&bytes, *id)) {
             for flip in [0x01, 0x80, 0xff] {
                 let mut changed = bytes.clone();
                 changed[at] ^= flip;

@@ -2,7 +2,7 @@
 
 use crate::model::Module;
 use symseal_module::{Rva, Svma};
-use symseal_symx::{ContextForm, Form, FunctionFlags, FunctionRecord, NameForm, StrId, Strings, SymbolSource, Table};
+use symseal_symx::{Form, FunctionFlags, FunctionRecord, NameForm, StrId, Strings, SymbolSource, Table};
 
 /// What readers of phrases take for a name at most.
 const LONGEST_IN_PHRASES: usize = 1 << 24;
@@ -30,7 +30,7 @@ fn module(names: &[String], form: NameForm) -> Module {
         producer: "test".into(),
         functions: numbers.chunks(2).enumerate().map(function).collect(),
         strings,
-        form: Form { names: form, contexts: ContextForm::default() },
+        form: Form { names: form, ..Form::default() },
     }
 }
 

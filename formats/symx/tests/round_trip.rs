@@ -4,8 +4,8 @@ use crate::model::{Answer, Module, frames_of, module};
 use proptest::prelude::*;
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{
-    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, Row, StrId, Strings,
-    SymbolSource, Table, WriteError,
+    ContextForm, Form, FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, NameForm, RecordForm, Row, SparseTable,
+    StrId, Strings, SymbolSource, Table, WriteError,
 };
 
 fn stream(table: &Table<'_>, module: &Module) -> Vec<Answer> {
@@ -261,12 +261,78 @@ fn large(count: u64) -> Module {
     module
 }
 
+/// The header's flag of tight records.
+const TIGHT: u8 = 8;
+
+#[test]
+fn tight_records_say_the_same_in_fewer_bytes_and_wide_tables_have_none() {
+    let mut module = large(2_000);
+    for (function, line) in module.functions.iter_mut().zip(900u32..) {
+        // Lines of one function lie near each other, and those of its neighbours do not.
+        let line = line * 37 % 5_000 + 1;
+        let start = function.start.0;
+        function.rows = [(0, line), (3, line + 2), (7, line + 1), (8, 0), (15, line + 9)]
+            .map(|(offset, line)| row(start + offset, line, NO_INLINE))
+            .into();
+    }
+    let whole = Module { form: Form { records: RecordForm::Whole, ..module.form }, ..module.clone() }.write();
+    let tight = module.write();
+    assert_eq!((tight[6], whole[6]), (TIGHT, 0), "flags");
+    let [tight, whole] = [&tight, &whole].map(|bytes| Table::open(bytes).expect("it opens"));
+    tight.verify().expect("it holds together");
+    assert!(tight.rows().map(frames_of).eq(whole.rows().map(frames_of)));
+    assert_eq!((tight.counts().rows, tight.counts().places), (whole.counts().rows, whole.counts().places));
+    let without_names = |table: &Table<'_>| table.counts().core_bytes - table.counts().string_bytes;
+    let (tight, whole) = (without_names(&tight), without_names(&whole));
+    assert!(tight * 5 < whole * 3, "{tight} of {whole}");
+    module.functions.push(function(1 << 32, 16));
+    assert_eq!(module.write()[6], 1, "a wide table has no tight fields");
+}
+
+#[test]
+fn few_symbols_that_differ_from_their_names_are_kept_apart_and_read_the_same() {
+    // The section of pairs is the last one: 24 bytes into its entry of the directory is how many there are.
+    let pairs = |bytes: &[u8]| {
+        let entry = 136 + 32 * (usize::from(bytes[58]) - 1);
+        (bytes[entry], u64::from_le_bytes(bytes[entry + 24..entry + 32].try_into().expect("8 bytes")))
+    };
+    let mut module = large(600);
+    for (number, function) in module.functions.iter_mut().enumerate() {
+        (function.symbol, function.aliases) = (function.name, Vec::new());
+        if number % 60 == 7 {
+            function.symbol = module.strings.intern(&format!("{}.abi0", number));
+            function.rows = vec![row(function.start.0, 5, NO_INLINE), row(function.start.0 + 4, 9, NO_INLINE)];
+        }
+        if number == 90 {
+            function.symbol = StrId::EMPTY;
+        }
+    }
+    for contexts in [ContextForm::Whole, ContextForm::InSites] {
+        let module = Module { form: Form { contexts, ..Form::default() }, ..module.clone() };
+        let bytes = module.write();
+        assert_eq!(pairs(&bytes), (18, 11));
+        let table = Table::open(&bytes).expect("it opens");
+        table.verify().expect("it holds together");
+        let sparse = SparseTable::open(bytes.len() as u64, &mut &*bytes).expect("it opens");
+        assert_eq!(stream(&table, &module), module.answers());
+        for (read, written) in table.functions().zip(&module.functions) {
+            let (name, symbol) = (module.strings.get(written.name), module.strings.get(written.symbol));
+            assert_eq!((&*read.name.text(), &*read.symbol.text()), (name, symbol));
+            let hit = sparse.lookup(&mut &*bytes, written.start).expect("bytes").expect("a function");
+            assert_eq!((&*hit.function.name, &*hit.function.symbol), (name, symbol));
+            assert_eq!((&*hit.frames[0].function, &*hit.frames[0].symbol), (name, symbol));
+        }
+    }
+    // Where most differ, a pair each would take more.
+    assert_eq!(pairs(&large(600).write()), (18, 0));
+}
+
 #[test]
 fn many_names_are_in_phrases_and_read_the_same() {
     const PHRASED: u8 = 2;
     let module = large(12_000);
     let bytes = module.write();
-    assert_eq!(bytes[6], PHRASED, "flags");
+    assert_eq!(bytes[6], PHRASED | TIGHT, "flags");
     let table = Table::open(&bytes).expect("it opens");
     table.verify().expect("it holds together");
     for (read, written) in table.functions().zip(&module.functions) {
@@ -278,7 +344,7 @@ fn many_names_are_in_phrases_and_read_the_same() {
     let whole = Module { form, ..module }.write();
     let strings = |bytes: &[u8]| Table::open(bytes).expect("it opens").counts().string_bytes;
     assert!(strings(&bytes) * 2 < strings(&whole), "{} of {}", strings(&bytes), strings(&whole));
-    assert_eq!(large(100).write()[6], 0, "few names are whole");
+    assert_eq!(large(100).write()[6], TIGHT, "few names are whole");
 }
 
 #[test]
@@ -308,7 +374,7 @@ fn many_contexts_are_in_sites_and_read_the_same() {
     };
     let module = with_calls(30_000, 300);
     let bytes = module.write();
-    assert_eq!(bytes[6], SITED, "flags");
+    assert_eq!(bytes[6], SITED | TIGHT, "flags");
     let table = Table::open(&bytes).expect("it opens");
     table.verify().expect("it holds together");
     let form = Form { contexts: ContextForm::Whole, ..Form::default() };
@@ -318,12 +384,12 @@ fn many_contexts_are_in_sites_and_read_the_same() {
     let (sited, whole) = (table.counts(), table_of_whole.counts());
     assert_eq!((sited.inlines, sited.rows, sited.functions), (whole.inlines, whole.rows, whole.functions));
     assert!(sited.core_bytes < whole.core_bytes, "{} of {}", sited.core_bytes, whole.core_bytes);
-    assert_eq!(with_calls(1_000, 300).write()[6], 0, "few contexts are whole");
+    assert_eq!(with_calls(1_000, 300).write()[6], TIGHT, "few contexts are whole");
     // As many calls of one function, each at a line of its own.
     let calls = 70_000;
     let inlines: Vec<_> = (0..calls).map(|n| site(NO_INLINE, StrId(2), n)).collect();
     let rows = (0..calls).map(|n| row(u64::from(n) * 4, 1, n)).collect();
     let bytes = one(FunctionRecord { inlines, rows, ..function(0, u64::from(calls) * 4) }).write();
     Table::open(&bytes).expect("it opens").verify().expect("it holds together");
-    assert_eq!(bytes[6], 0, "contexts that share nothing are whole");
+    assert_eq!(bytes[6], TIGHT, "contexts that share nothing are whole");
 }

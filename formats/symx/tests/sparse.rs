@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use std::collections::BTreeSet;
 use symseal_module::Rva;
-use symseal_symx::{ContextForm, Form, Frame, NameForm, OpenError, ReadAt, SparseFrame, SparseHit, SparseTable, Table};
+use symseal_symx::{
+    ContextForm, Form, Frame, NameForm, OpenError, ReadAt, RecordForm, SparseFrame, SparseHit, SparseTable, Table,
+};
 
 /// Counts what is read.
 struct Counted<'a> {
@@ -121,9 +123,11 @@ proptest! {
 /// Every form of a table.
 fn forms() -> impl Iterator<Item = Form> {
     let names = [NameForm::Whole, NameForm::InPhrases];
-    names
-        .into_iter()
-        .flat_map(|names| [ContextForm::Whole, ContextForm::InSites].map(|contexts| Form { names, contexts }))
+    let contexts = [ContextForm::Whole, ContextForm::InSites];
+    let names_and_contexts = names.into_iter().flat_map(move |names| contexts.map(|contexts| (names, contexts)));
+    names_and_contexts.flat_map(|(names, contexts)| {
+        [RecordForm::Whole, RecordForm::Tight].map(|records| Form { names, contexts, records })
+    })
 }
 
 /// Some of `all`, at most `most`, evenly spread and not the same for each `seed`.

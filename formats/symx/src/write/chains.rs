@@ -4,6 +4,7 @@
 //! function inlined by the same line of the same caller. In sites that is kept once.
 
 use super::ContextForm;
+use super::pairs::Pairs;
 use super::text::Text;
 use crate::bits::{BitWriter, TAIL, width_of};
 use crate::layout::MAX_FRAMES;
@@ -94,6 +95,33 @@ pub(super) struct ContextSections {
 pub(super) struct Sites {
     pub(super) owners: Counted,
     pub(super) sites: Counted,
+}
+
+/// What the lines of rows count from in a tight table: for each place, the line before the least one that a row in its code has.
+pub(super) struct LineBases<'c> {
+    contexts: &'c [PendingContext],
+    by_place: Vec<u32>,
+}
+
+impl LineBases<'_> {
+    /// Of the code of a context.
+    #[inline]
+    pub(super) fn of(&self, context: u32) -> u32 {
+        self.contexts.get(context as usize).map_or(0, |context| self.of_place(context.place))
+    }
+
+    fn of_place(&self, place: u32) -> u32 {
+        self.by_place.get(place as usize).copied().unwrap_or(0)
+    }
+}
+
+/// What a tight table says of its sections before the contexts, and where lines count from.
+pub(super) struct Tightness<'c> {
+    pub(super) line_bases: LineBases<'c>,
+    pub(super) pairs: &'c Pairs,
+    /// Widths of the fields of functions and of blocks.
+    pub(super) functions: [u8; 8],
+    pub(super) blocks: [u8; 6],
 }
 
 impl ContextSections {
@@ -214,16 +242,35 @@ impl Chains {
         Ok(place)
     }
 
-    /// The contexts in the form that was asked for, or that many or few have.
-    pub(super) fn context_sections(&self, form: ContextForm) -> ContextSections {
-        match form {
-            ContextForm::InSites => self.in_sites().unwrap_or_else(|| self.whole()),
-            ContextForm::BySize if self.contexts.len() >= MIN_CONTEXTS => {
-                let whole = self.whole();
-                // What others do not say as well takes more in sites.
-                self.in_sites().filter(|sited| sited.bytes() < whole.bytes()).unwrap_or(whole)
+    /// Name and symbol of each place.
+    pub(super) fn names(&self) -> impl Iterator<Item = [u32; 2]> {
+        self.places.iter().map(|[name, symbol, _]| [*name, *symbol])
+    }
+
+    /// Where lines count from, of rows with these contexts and lines.
+    pub(super) fn line_bases(&self, lines: impl Iterator<Item = (u32, u32)>) -> LineBases<'_> {
+        let mut by_place = alloc::vec![u32::MAX; self.places.len()];
+        for (context, line) in lines {
+            let place = self.contexts.get(context as usize).map(|context| context.place as usize);
+            if let Some(base) = place.and_then(|place| by_place.get_mut(place)) {
+                *base = line.saturating_sub(1).min(*base);
             }
-            ContextForm::BySize | ContextForm::Whole => self.whole(),
+        }
+        // No row in this code has a line.
+        by_place.iter_mut().filter(|base| **base == u32::MAX).for_each(|base| *base = 0);
+        LineBases { contexts: &self.contexts, by_place }
+    }
+
+    /// The contexts in the form that was asked for, or that many or few have; as a tight table has them where there is a `tightness`.
+    pub(super) fn context_sections(&self, form: ContextForm, tightness: Option<&Tightness<'_>>) -> ContextSections {
+        match form {
+            ContextForm::InSites => self.in_sites(tightness).unwrap_or_else(|| self.whole(tightness)),
+            ContextForm::BySize if self.contexts.len() >= MIN_CONTEXTS => {
+                let whole = self.whole(tightness);
+                // What others do not say as well takes more in sites.
+                self.in_sites(tightness).filter(|sited| sited.bytes() < whole.bytes()).unwrap_or(whole)
+            }
+            ContextForm::BySize | ContextForm::Whole => self.whole(tightness),
         }
     }
 
@@ -237,7 +284,7 @@ impl Chains {
         self.contexts.iter().map(|context| context.column).collect()
     }
 
-    fn whole(&self) -> ContextSections {
+    fn whole(&self, tightness: Option<&Tightness<'_>>) -> ContextSections {
         let records: Vec<_> =
             self.contexts.iter().map(|context| [context.place, context.distance, context.value]).collect();
         let widths = widths(&records);
@@ -245,16 +292,29 @@ impl Chains {
         contexts.bytes.extend(widths);
         contexts.bytes.push(0);
         contexts.bytes.extend(self.inlined().to_le_bytes());
-        let places = self.places.iter().flatten().flat_map(|field| field.to_le_bytes()).collect();
-        ContextSections {
-            contexts: pack(contexts, &records, widths),
-            places: Counted { bytes: places, count: self.places.len() as u64 },
-            sites: None,
-        }
+        let places = match tightness {
+            None => Counted {
+                bytes: self.places.iter().flatten().flat_map(|field| field.to_le_bytes()).collect(),
+                count: self.places.len() as u64,
+            },
+            Some(tightness) => {
+                let places = self.places.iter().zip(&tightness.line_bases.by_place);
+                let places: Vec<_> = places
+                    .map(|([name, symbol, file], base)| {
+                        let [name, symbol] = tightness.pairs.codes(*name, *symbol);
+                        [name, symbol, *file, *base]
+                    })
+                    .collect();
+                let widths = self::widths(&places);
+                tightness.put(&mut contexts, widths, [0; 2]);
+                pack(BitWriter::default(), &places, widths)
+            }
+        };
+        ContextSections { contexts: pack(contexts, &records, widths), places, sites: None }
     }
 
     /// What each context says, once. `None` where names lie beyond what codes number.
-    fn in_sites(&self) -> Option<ContextSections> {
+    fn in_sites(&self, tightness: Option<&Tightness<'_>>) -> Option<ContextSections> {
         let inlined = self.inlined();
         let own = self.contexts.len() as u32 - inlined;
         let of = |context: &PendingContext| self.places.get(context.place as usize).copied().unwrap_or_default();
@@ -271,20 +331,21 @@ impl Chains {
             }
         }
         let (mut owners, mut sites) = (Vec::with_capacity(own as usize), Vec::new());
-        let mut site_numbers: HashMap<[u32; 4], u32> = HashMap::new();
+        let mut site_numbers: HashMap<[u32; 5], u32> = HashMap::new();
         let mut codes = Vec::with_capacity(self.contexts.len());
         for context in &self.contexts {
             let [name, symbol, file] = of(context);
+            let base = tightness.map_or(0, |tightness| tightness.line_bases.of_place(context.place));
             if context.distance == 0 {
                 codes.push([owners.len() as u32]);
-                owners.push([context.value, file]);
+                owners.push([context.value, file, base]);
                 continue;
             }
             let names = match pair_numbers.get(&[name, symbol]) {
                 Some(pair) => *pair,
                 None => name.checked_add(pairs.len() as u32)?,
             };
-            let site = [names, file, context.distance, context.value];
+            let site = [names, file, context.distance, context.value, base];
             let code = *site_numbers.entry(site).or_insert_with(|| {
                 sites.push(site);
                 own + sites.len() as u32 - 1
@@ -293,9 +354,16 @@ impl Chains {
         }
         let (code, owner, site, pair) = (widths(&codes), widths(&owners), widths(&sites), widths(&pairs));
         let mut contexts = BitWriter::default();
-        contexts.bytes.extend(code.into_iter().chain(owner).chain(site).chain(pair));
+        let [function, owner_file, owner_base] = owner;
+        let [names, site_file, distance, line, site_base] = site;
+        contexts.bytes.extend(code);
+        contexts.bytes.extend([function, owner_file, names, site_file, distance, line]);
+        contexts.bytes.extend(pair);
         contexts.bytes.extend([0; 3]);
         contexts.bytes.extend(inlined.to_le_bytes());
+        if let Some(tightness) = tightness {
+            tightness.put(&mut contexts, [0; 4], [owner_base, site_base]);
+        }
         Some(ContextSections {
             contexts: pack(contexts, &codes, code),
             places: pack(BitWriter::default(), &pairs, pair),
@@ -307,8 +375,16 @@ impl Chains {
     }
 }
 
+impl Tightness<'_> {
+    /// Appends the widths that a tight table says before its contexts.
+    fn put(&self, contexts: &mut BitWriter, places: [u8; 4], bases: [u8; 2]) {
+        let widths = self.functions.into_iter().chain(self.blocks).chain(places).chain(bases);
+        contexts.bytes.extend(widths.chain([0; 4]));
+    }
+}
+
 /// How many bits the largest value of each field takes.
-fn widths<const N: usize>(records: &[[u32; N]]) -> [u8; N] {
+pub(super) fn widths<const N: usize>(records: &[[u32; N]]) -> [u8; N] {
     let mut all = [0; N];
     for record in records {
         // The bits of all values together are as many as those of the largest.
@@ -318,7 +394,7 @@ fn widths<const N: usize>(records: &[[u32; N]]) -> [u8; N] {
 }
 
 /// Packs records behind what `out` has.
-fn pack<const N: usize>(mut out: BitWriter, records: &[[u32; N]], widths: [u8; N]) -> Counted {
+pub(super) fn pack<const N: usize>(mut out: BitWriter, records: &[[u32; N]], widths: [u8; N]) -> Counted {
     for record in records {
         record.iter().zip(widths).for_each(|(field, width)| out.put(*field, width));
     }

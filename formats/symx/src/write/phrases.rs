@@ -9,7 +9,6 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use hashbrown::HashMap;
 
 /// Names of fewer bytes stay whole: there is little to gain, and reading them whole is faster.
 const MIN_NAME_BYTES: usize = 256 << 10;
@@ -133,22 +132,22 @@ fn learn_pairs(sample: &[&[u8]], singles: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut known: BTreeSet<Vec<u8>> = phrases.iter().cloned().collect();
     let mut pairs = FIRST_PAIRS;
     while phrases.len() < MAX_PHRASES {
-        let mut frequent = frequent_pairs(&text, &phrases);
-        frequent.truncate(pairs.min(MAX_PHRASES - phrases.len()));
+        let frequent = frequent_pairs(&text, &phrases, pairs.min(MAX_PHRASES - phrases.len()));
         if frequent.is_empty() {
             break;
         }
-        let mut joined = HashMap::with_capacity(frequent.len());
+        let mut joined = PairTable::with_room(frequent.len());
+        let before = phrases.len();
         for (_, pair) in frequent {
             let text: Vec<u8> =
                 parts_of(pair).into_iter().filter_map(|part| phrases.get(part)).flatten().copied().collect();
             // Two pairs may give the same text: the first has it, and the other stays a pair.
             if known.insert(text.clone()) {
-                joined.insert(pair, phrases.len() as u16);
+                joined.add(pair, phrases.len() as u32);
                 phrases.push(text);
             }
         }
-        if joined.is_empty() {
+        if phrases.len() == before {
             break;
         }
         text = join(&text, &joined);
@@ -165,43 +164,116 @@ fn parts_of(pair: u32) -> [usize; 2] {
     [(pair >> 16) as usize, (pair & 0xffff) as usize]
 }
 
-/// The pairs of neighbours that could be phrases, the most frequent first.
-fn frequent_pairs(text: &[u16], phrases: &[Vec<u8>]) -> Vec<(Reverse<u32>, u32)> {
-    let mut counts: HashMap<u32, u32> = HashMap::new();
+/// Of the pairs of neighbours that could be phrases, at most so many, the most frequent first.
+fn frequent_pairs(text: &[u16], phrases: &[Vec<u8>], most: usize) -> Vec<(Reverse<u32>, u32)> {
+    let mut counts = PairTable::with_room(phrases.len());
     for pair in text.windows(2) {
         if let [first, second] = *pair
             && first != END
             && second != END
         {
-            *counts.entry(pair_of(first, second)).or_default() += 1;
+            counts.add(pair_of(first, second), 1);
         }
     }
     let length = |pair| parts_of(pair).into_iter().filter_map(|part| phrases.get(part)).map(Vec::len).sum::<usize>();
     let fits = |(pair, count): &(u32, u32)| *count >= MIN_PAIRS && length(*pair) <= MAX_PHRASE;
-    let mut pairs: Vec<_> = counts.into_iter().filter(fits).map(|(pair, count)| (Reverse(count), pair)).collect();
+    let mut pairs: Vec<_> = counts.entries().filter(fits).map(|(pair, count)| (Reverse(count), pair)).collect();
+    if most < pairs.len() {
+        pairs.select_nth_unstable(most);
+        pairs.truncate(most);
+    }
     pairs.sort_unstable();
     pairs
 }
 
-/// The text with pairs put together; of two that overlap the more frequent one.
-fn join(text: &[u16], joined: &HashMap<u32, u16>) -> Vec<u16> {
+/// Numbers by pairs. To count pairs is most of learning, and takes a third of the time of a map that is made for any key.
+struct PairTable {
+    /// A pair and its number, at the first free place from where its product with a constant leads; pair [`FREE`] elsewhere. A power of two of them.
+    slots: Vec<(u32, u32)>,
+    used: usize,
+}
+
+/// No pair: it would be of two ends of names.
+const FREE: u32 = u32::MAX;
+
+impl PairTable {
+    fn with_room(pairs: usize) -> Self {
+        Self { slots: vec![(FREE, 0); (2 * pairs + 2).next_power_of_two().max(1 << 10)], used: 0 }
+    }
+
+    /// Where a pair is, or would be.
+    #[inline(always)]
+    fn find(&self, pair: u32) -> usize {
+        let mask = self.slots.len() - 1;
+        // Multiples of the golden ratio are spread evenly by their upper bits.
+        let spread = u64::from(pair).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut at = (spread >> 32) as usize & mask;
+        while let Some((other, _)) = self.slots.get(at)
+            && *other != pair
+            && *other != FREE
+        {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// The number of a pair; 0 where it has none.
+    #[inline(always)]
+    fn get(&self, pair: u32) -> u32 {
+        self.slots.get(self.find(pair)).map_or(0, |(_, number)| *number)
+    }
+
+    /// Adds to the number of a pair, which is 0 at first.
+    #[inline(always)]
+    fn add(&mut self, pair: u32, more: u32) {
+        if self.used * 2 >= self.slots.len() {
+            self.grow();
+        }
+        let at = self.find(pair);
+        if let Some((slot, number)) = self.slots.get_mut(at) {
+            self.used += usize::from(*slot == FREE);
+            *slot = pair;
+            *number += more;
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let mut larger = Self { slots: vec![(FREE, 0); self.slots.len() * 2], used: self.used };
+        for (pair, number) in self.entries() {
+            let at = larger.find(pair);
+            if let Some(slot) = larger.slots.get_mut(at) {
+                *slot = (pair, number);
+            }
+        }
+        *self = larger;
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.slots.iter().copied().filter(|(pair, _)| *pair != FREE)
+    }
+}
+
+/// The text with pairs put together; of two that overlap the more frequent one. Numbers of what is put together are not 0: bytes come first.
+fn join(text: &[u16], joined: &PairTable) -> Vec<u16> {
     let phrase = |at: usize| match text.get(at..at + 2) {
-        Some(&[first, second]) => joined.get(&pair_of(first, second)).copied(),
-        _ => None,
+        Some(&[first, second]) if first != END && second != END => joined.get(pair_of(first, second)),
+        _ => 0,
     };
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
+    let mut here = phrase(at);
     while let Some(number) = text.get(at) {
-        match phrase(at) {
-            // Smaller numbers are of more frequent pairs.
-            Some(here) if phrase(at + 1).is_none_or(|next| here <= next) => {
-                out.push(here);
-                at += 2;
-            }
-            _ => {
-                out.push(*number);
-                at += 1;
-            }
+        let next = phrase(at + 1);
+        // Smaller numbers are of more frequent pairs.
+        if here != 0 && (next == 0 || here <= next) {
+            out.push(here as u16);
+            at += 2;
+            here = phrase(at);
+        } else {
+            out.push(*number);
+            at += 1;
+            here = next;
         }
     }
     out

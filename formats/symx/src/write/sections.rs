@@ -1,14 +1,16 @@
 //! Sections → file: header, directory, checksums, padding.
 
 use super::ContextForm;
-use super::chains::{Chains, Sites};
+use super::chains::{Chains, Sites, Tightness, pack, widths};
+use super::pairs::Pairs;
 use super::phrases::Coder;
-use super::stream::BlockSections;
+use super::stream::{BlockRecords, Stream};
 use super::text::Text;
+use crate::bits::BitWriter;
 use crate::checksum::crc32c;
 use crate::layout::{
-    ALIGNMENT, CHECKSUM_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, PHRASED, SECTIONS, SITED, SectionId, VERSION, WIDE,
-    debug_id_fields,
+    ALIGNMENT, CHECKSUM_AT, ENTRY_BYTES, HEADER_BYTES, MAGIC, PHRASED, SECTIONS, SITED, SectionId, TIGHT, VERSION,
+    WIDE, debug_id_fields,
 };
 use crate::rows::COLUMN_BLOCK_BYTES;
 use crate::{TableInput, WriteError};
@@ -16,13 +18,20 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 pub(super) struct Sections<'a> {
-    pub(super) blocks: BlockSections,
+    pub(super) stream: Stream,
     pub(super) chains: Chains,
-    pub(super) functions: Vec<u8>,
+    pub(super) functions: Functions,
     pub(super) aliased: Vec<u8>,
     pub(super) aliases: Vec<u8>,
     pub(super) paths: Text<'a>,
     pub(super) names: Text<'a>,
+}
+
+/// Functions as records.
+pub(super) enum Functions {
+    Whole(Vec<u8>),
+    /// Start, size, name, symbol, file, line, source of the names, flags.
+    Tight(Vec<[u32; 8]>),
 }
 
 pub(super) fn assemble(
@@ -31,13 +40,39 @@ pub(super) fn assemble(
     form: ContextForm,
     sections: Sections<'_>,
 ) -> Result<Vec<u8>, WriteError> {
-    let Sections { blocks, chains, functions, aliased, aliases, paths, names } = sections;
-    let contexts = chains.context_sections(form);
-    let (call_columns, call_column_count) = pack_columns(&chains.columns());
+    let Sections { stream, chains, functions, aliased, aliases, paths, names } = sections;
+    let tight = matches!(functions, Functions::Tight(_));
+    let line_bases = tight.then(|| chains.line_bases(stream.lines()));
+    let blocks = stream.finish(line_bases.as_ref())?;
+    let mut pairs = Pairs::default();
+    let (functions, function_widths) = match functions {
+        Functions::Whole(bytes) => (bytes, [0; 8]),
+        Functions::Tight(mut records) => {
+            let of_functions = records.iter().map(|[_, _, name, symbol, ..]| [*name, *symbol]);
+            pairs = Pairs::new(of_functions.chain(chains.names()));
+            for [_, _, name, symbol, ..] in &mut records {
+                [*name, *symbol] = pairs.codes(*name, *symbol);
+            }
+            packed(&records)
+        }
+    };
     let starts = blocks.start_bytes(wide);
+    let (block_records, block_widths) = match blocks.blocks {
+        BlockRecords::Whole(bytes) => (bytes, [0; 6]),
+        BlockRecords::Tight(records) => packed(&records),
+    };
+    let tightness = line_bases.map(|line_bases| Tightness {
+        line_bases,
+        pairs: &pairs,
+        functions: function_widths,
+        blocks: block_widths,
+    });
+    let contexts = chains.context_sections(form, tightness.as_ref());
+    let (call_columns, call_column_count) = pack_columns(&chains.columns());
     let (phrases, phrase_count) = names.coder.as_ref().map(Coder::section).unwrap_or_default();
-    let flags = [(wide, WIDE), (phrase_count > 0, PHRASED), (contexts.sites.is_some(), SITED)];
+    let flags = [(wide, WIDE), (phrase_count > 0, PHRASED), (contexts.sites.is_some(), SITED), (tight, TIGHT)];
     let flags = flags.into_iter().filter_map(|(set, flag)| set.then_some(flag)).sum();
+    let (pairs, pair_count) = pairs.section();
     let (owners, sites) = contexts.sites.map(|Sites { owners, sites }| (owners, sites)).unwrap_or_default();
     let records = |bytes: &[u8], size: usize| (bytes.len() / size) as u64;
     let counts = [
@@ -58,11 +93,12 @@ pub(super) fn assemble(
         phrase_count,
         owners.count,
         sites.count,
+        pair_count,
     ];
     let contents: [&[u8]; SECTIONS] = [
         input.producer.as_bytes(),
         &starts,
-        &blocks.blocks,
+        &block_records,
         &blocks.rows.bytes,
         &contexts.contexts.bytes,
         &contexts.places.bytes,
@@ -77,6 +113,7 @@ pub(super) fn assemble(
         &phrases,
         &owners.bytes,
         &sites.bytes,
+        &pairs,
     ];
     let present = || {
         let all = SectionId::ALL.into_iter().zip(contents.into_iter().zip(counts));
@@ -105,6 +142,12 @@ pub(super) fn assemble(
         file.resize(file.len().next_multiple_of(ALIGNMENT), 0);
     }
     Ok(file)
+}
+
+/// Records in as few bits as they take, and the bits of each field.
+fn packed<const N: usize>(records: &[[u32; N]]) -> (Vec<u8>, [u8; N]) {
+    let widths = widths(records);
+    (pack(BitWriter::default(), records, widths).bytes, widths)
 }
 
 /// The fixed part of the header, its checksum still zero.

@@ -5,8 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::{
-    ContextForm, Form, Frame, FunctionFlags, FunctionRecord, Hit, InlineSite, NO_INLINE, NameForm, Row, StrId, Strings,
-    SymbolSource, TableInput,
+    ContextForm, Form, Frame, FunctionFlags, FunctionRecord, Hit, InlineSite, NO_INLINE, NameForm, RecordForm, Row,
+    StrId, Strings, SymbolSource, TableInput,
 };
 
 /// A frame whose strings are its own.
@@ -228,7 +228,8 @@ pub fn module() -> impl Strategy<Value = Module> {
     let functions = any::<bool>().prop_flat_map(|columns| vec((function(), shape(columns)), 0..12));
     let names = prop_oneof![Just(NameForm::Whole), Just(NameForm::InPhrases)];
     let contexts = prop_oneof![Just(ContextForm::Whole), Just(ContextForm::InSites)];
-    let form = (names, contexts).prop_map(|(names, contexts)| Form { names, contexts });
+    let records = prop_oneof![Just(RecordForm::Whole), Just(RecordForm::Tight)];
+    let form = (names, contexts, records).prop_map(|(names, contexts, records)| Form { names, contexts, records });
     (debug_id(), any::<u64>(), 0u64..0x2000, "[ -~]{0,40}", functions, form).prop_map(
         |(debug_id, image_base, first, producer, functions, form)| {
             let mut at = first;

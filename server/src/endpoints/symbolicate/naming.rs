@@ -221,7 +221,7 @@ struct Names {
 }
 
 impl Names {
-    fn fill<'t>(&mut self, frame: &mut Frame<'t>, table: &Table<'t>, offset: u64) {
+    fn fill<'t>(&mut self, frame: &mut Frame<'t>, table: &'t Table<'t>, offset: u64) {
         let Some(hit) = table.lookup(Rva(offset)) else { return };
         let function = hit.function();
         let mut frames: Vec<symseal_symx::Frame<'t>> = hit.frames().collect();
