@@ -85,9 +85,9 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(of)
     }
 
-    /// Whether this ends while nothing else happens.
-    async fn ends(of: impl Future<Output = ()>) -> bool {
-        tokio::time::timeout(Duration::from_millis(50), of).await.is_ok()
+    /// Long enough for others to come as far as they can.
+    async fn pause() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 
     #[test]
@@ -110,16 +110,24 @@ mod tests {
             let budget = Budget::new(10);
             let (mut one, mut other) = (budget.hold().await, budget.hold().await);
             assert!(one.grow_to(6) && other.grow_to(4));
-            assert!(!ends(other.be_alone()).await, "the first is under way");
-            let (mut alone, mut later) = (std::pin::pin!(other.be_alone()), std::pin::pin!(budget.hold()));
-            assert!(!ends(alone.as_mut()).await);
+            let alone = tokio::spawn(async move {
+                other.be_alone().await;
+                other
+            });
+            pause().await;
+            assert!(!alone.is_finished(), "the first is under way");
             assert!(one.grow_to(10), "what waits holds nothing");
-            assert!(!ends(async { drop(later.as_mut().await) }).await);
+            let later = tokio::spawn({
+                let budget = Arc::clone(&budget);
+                async move { budget.hold().await }
+            });
+            pause().await;
             drop(one);
-            assert!(ends(alone).await);
-            assert!(other.grow_to(10));
-            let (mut later, _) = (later, drop(other));
-            assert!(later.as_mut().await.grow_to(10));
+            let mut alone = alone.await.unwrap();
+            pause().await;
+            assert!(!later.is_finished() && alone.grow_to(10));
+            drop(alone);
+            assert!(later.await.unwrap().grow_to(10));
         });
     }
 }
