@@ -4,6 +4,8 @@
 //! grace period, is no longer offered. Then the bytes of what no repository, manifest or trace names go, if they are
 //! older than the grace period and no request relies on them ([`Pin`](crate::blobs::Pin)). Manifests are deleted by name
 //! and not collected, but for those that came with one that was deleted, as part of an index or as referrer. A crash between any two steps leaves bytes that the next round takes.
+//!
+//! Servers that share an object store collect as `shared` says.
 
 use std::collections::HashSet;
 use std::io;
@@ -14,15 +16,17 @@ use std::time::{Duration, SystemTime};
 
 use symseal_seal::UtcSeconds;
 
-use crate::ServerError;
+use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Uploads, Watch};
 use crate::ingest::{is_bundle, is_loose};
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::repositories::Repositories;
 use crate::serve::Loaded;
+use crate::shared::collect;
 use crate::takedown::TakenDown;
 use crate::traces::Traces;
+use crate::{Config, ServerError};
 use futures_util::future::BoxFuture;
 
 /// Blobs that a repository ceases to offer in one turn; other changes of its manifests wait so long.
@@ -66,6 +70,8 @@ pub struct Collector {
     traces: Arc<Traces>,
     taken_down: Arc<TakenDown>,
     metrics: Arc<Metrics>,
+    /// Of a server that shares an object store with others.
+    shared: Option<Arc<App>>,
     turn: tokio::sync::Mutex<()>,
     stopped: AtomicBool,
     stop: tokio::sync::Notify,
@@ -81,8 +87,30 @@ impl Collector {
         taken_down: Arc<TakenDown>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (turn, stopped, stop) = Default::default();
-        Self { pool, blobs, uploads, repositories, traces, taken_down, metrics, turn, stopped, stop }
+        let (shared, turn, stopped, stop) = Default::default();
+        Self { pool, blobs, uploads, repositories, traces, taken_down, metrics, shared, turn, stopped, stop }
+    }
+
+    /// Of a server.
+    pub(crate) fn of(app: &Arc<App>) -> Self {
+        let shared = app.follower.is_some().then(|| Arc::clone(app));
+        let new = Self::new(
+            app.pool.clone(),
+            Arc::clone(&app.blobs),
+            Arc::clone(&app.uploads),
+            Arc::clone(&app.repositories),
+            Arc::clone(&app.traces),
+            Arc::clone(&app.taken_down),
+            Arc::clone(&app.metrics),
+        );
+        Self { shared, ..new }
+    }
+
+    /// Why this store is not collected, where it is not.
+    pub(crate) fn problem(&self) -> Option<&'static str> {
+        (self.blobs.objects().is_some() && self.shared.is_none()).then_some(
+            "blobs in an object store are collected where its servers share a PostgreSQL (database): with a SQLite of its own no server knows what another one has told a client",
+        )
     }
 
     /// One round. It ends early when the server stops.
@@ -94,11 +122,18 @@ impl Collector {
     }
 
     async fn round(&self, grace: Duration) -> io::Result<Collected> {
-        if self.blobs.objects().is_some() {
-            let problem = "blobs in an object store are not collected: another server may have told a client of one";
+        if let Some(problem) = self.problem() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, problem));
         }
         let _turn = self.turn.lock().await;
+        if let Some(app) = &self.shared {
+            let sessions = self.end_uploads().await?;
+            let Some(collected) = collect(app, grace, &self.stopped).await? else {
+                return Ok(Collected { sessions, ..Collected::default() });
+            };
+            self.metrics.collected(&collected);
+            return Ok(Collected { sessions, ..collected });
+        }
         let mut collected = Collected::default();
         // Before the clock began nothing was told to anybody.
         let before = SystemTime::now().checked_sub(grace).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -157,33 +192,35 @@ impl Collector {
             })
             .await?;
         let named = Arc::new(named);
+        let (mut held, mut held_bytes) = (0, 0);
         for algorithm in Algorithm::ALL {
             for shard in 0..=u8::MAX {
                 if self.is_stopped() {
                     return Ok(());
                 }
                 let (blobs, named, watch) = (Arc::clone(&self.blobs), Arc::clone(&named), Arc::clone(&watch));
-                let (count, bytes) =
-                    self.run(move || sweep_shard(&blobs, algorithm, shard, &named, &watch, before)).await?;
-                collected.blobs += count;
-                collected.bytes += bytes;
+                let swept = self.run(move || sweep_shard(&blobs, algorithm, shard, &named, &watch, before)).await?;
+                collected.blobs += swept.gone;
+                collected.bytes += swept.gone_bytes;
+                held += swept.held;
+                held_bytes += swept.held_bytes;
             }
         }
+        self.metrics.store_holds(held, held_bytes);
         Ok(())
     }
 
     /// Ends abandoned uploads, which are files of this server alone, wherever its blobs are.
-    async fn end_uploads(&self) -> io::Result<Collected> {
-        let mut ended = Collected::default();
+    async fn end_uploads(&self) -> io::Result<u64> {
+        let mut ended = 0;
         for repository in self.repositories.all() {
             let (uploads, folder) = (Arc::clone(&self.uploads), repository.uploads_folder());
-            ended.sessions += self.run(move || uploads.expire(&folder)).await?;
+            ended += self.run(move || uploads.expire(&folder)).await?;
         }
-        self.metrics.collected(&ended);
         Ok(ended)
     }
 
-    /// Collects by schedule until [`Self::stop`]; behind an object store it ends abandoned uploads alone.
+    /// Collects by schedule until [`Self::stop`]; where the store [is not collected](Self::problem) it ends abandoned uploads alone.
     pub(crate) async fn run_by(&self, schedule: Schedule) {
         let mut pause = schedule.interval.min(FIRST_ROUND);
         while !self.is_stopped() {
@@ -192,8 +229,8 @@ impl Collector {
                 () = self.stop.notified() => return,
             }
             pause = schedule.interval;
-            let round = match self.blobs.objects() {
-                Some(_) => self.end_uploads().await,
+            let round = match self.problem() {
+                Some(_) => self.end_uploads().await.map(|sessions| Collected { sessions, ..Collected::default() }),
                 None => self.collect(schedule.grace).await,
             };
             match round {
@@ -242,13 +279,35 @@ async fn collect_alone(data: &Path, grace: Duration) -> Result<Collected, Server
     collector.collect(grace).await.map_err(failed)
 }
 
+/// Collects once from the object store that servers share, beside them: what is condemned now goes by a later round, here or in one of them.
+///
+/// # Errors
+/// [`ServerError`]: a server uses this data directory, the servers share no PostgreSQL, or something cannot be read or changed.
+pub fn collect_beside(config: &Config, grace: Duration) -> BoxFuture<'_, Result<Collected, ServerError>> {
+    Box::pin(async move {
+        let failed = |source| ServerError::Data { path: config.data.clone(), source };
+        let _lock = crate::serve::lock_data(&config.data)?;
+        let collector = Collector::of(&crate::serve::open(config, None).await?);
+        collector.collect(grace).await.map_err(failed)
+    })
+}
+
 /// Half of a digest's start stands for it: two that share it only keep a blob that could go.
-fn prefix(digest: &BlobDigest) -> Option<u64> {
+pub(crate) fn prefix(digest: &BlobDigest) -> Option<u64> {
     u64::from_str_radix(digest.hex().get(..16)?, 16).ok()
 }
 
 fn mark(named: &mut HashSet<u64>, digest: &BlobDigest) {
     named.extend(prefix(digest));
+}
+
+/// What became of the blobs of a folder.
+#[derive(Default)]
+struct Swept {
+    gone: u64,
+    gone_bytes: u64,
+    held: u64,
+    held_bytes: u64,
 }
 
 fn sweep_shard(
@@ -258,18 +317,21 @@ fn sweep_shard(
     named: &HashSet<u64>,
     watch: &Watch,
     before: SystemTime,
-) -> io::Result<(u64, u64)> {
-    let (mut count, mut bytes) = (0, 0);
+) -> io::Result<Swept> {
+    let mut swept = Swept::default();
     for stored in blobs.shard(algorithm, shard)? {
         let is_named = prefix(&stored.digest).is_none_or(|prefix| named.contains(&prefix));
-        if is_named || stored.modified >= before {
-            continue;
-        }
+        let may_go = !is_named && stored.modified < before;
         // Moved away while nobody can pin, which is quick; a large file takes its time to go.
-        let Some(moved) = watch.unless_pinned(&stored.digest, || blobs.take_away(&stored.digest)) else { continue };
+        let take = || watch.unless_pinned(&stored.digest, || blobs.take_away(&stored.digest));
+        let Some(moved) = may_go.then(take).flatten() else {
+            swept.held += 1;
+            swept.held_bytes += stored.size;
+            continue;
+        };
         std::fs::remove_file(moved?)?;
-        count += 1;
-        bytes += stored.size;
+        swept.gone += 1;
+        swept.gone_bytes += stored.size;
     }
-    Ok((count, bytes))
+    Ok(swept)
 }

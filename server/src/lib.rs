@@ -89,7 +89,7 @@ mod wanted;
 
 pub use access::{OidcIssuer, OidcRule};
 pub use check::check;
-pub use collector::{Collected, Collector, Schedule, collect_stopped};
+pub use collector::{Collected, Collector, Schedule, collect_beside, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,
     LogSection, OriginsSection, QuotaConfig, RetentionConfig, STOP_WITHIN, SealsSection, TlsConfig, parse_address,

@@ -24,6 +24,7 @@ use crate::pool::JobLost;
 use crate::quotas::OverQuota;
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, Repository, RepositoryName};
 use crate::seals::{Verdict, seal_layers, seals_in};
+use crate::shared::Promise;
 use crate::store::{BundleRow, SealRow, StoreError};
 use crate::takedown::IsTakenDown;
 
@@ -103,8 +104,39 @@ pub(crate) async fn publish(
     put: PutManifest,
     bytes: Bytes,
 ) -> Result<(), PublishError> {
+    let relied_on: Vec<BlobDigest> = put.manifest.child_digests().chain([&put.digest]).cloned().collect();
+    let (digest, manifest) = (put.digest.clone(), put.manifest.clone());
+    let promise = app.reprieve(Some(name), &relied_on).await?;
     // What it names may have come to another server.
     app.catch_up().await?;
+    publish_here(app, caller, name, put, bytes).await?;
+    if promise.holds() {
+        return Ok(());
+    }
+    // It took so long that some of it may have gone before anybody saw that it is relied on.
+    let _: Promise = app.promise(Some(name), &relied_on).await?;
+    let repository = app.repositories.get_or_create(name);
+    let (shared, blobs, wanted) = (Arc::clone(&repository), Arc::clone(&app.blobs), digest.clone());
+    let look = move || -> io::Result<_> {
+        blobs.keep(&wanted)?;
+        shared.missing_child(&manifest, &blobs)
+    };
+    let missing = app.pool.run(look).await??;
+    if missing.is_none() && repository.manifest(&Reference::Digest(digest.clone())).is_some() {
+        return Ok(());
+    }
+    withdraw(app, name, &Reference::Digest(digest)).await?;
+    let problem = "what the manifest names was collected while it was stored, which took too long: push it again";
+    Err(io::Error::new(io::ErrorKind::HostUnreachable, problem).into())
+}
+
+async fn publish_here(
+    app: &Arc<App>,
+    caller: &Caller,
+    name: &RepositoryName,
+    put: PutManifest,
+    bytes: Bytes,
+) -> Result<(), PublishError> {
     let repository = app.repositories.get_or_create(name);
     let _changes = repository.lock_changes().await;
     app.taken_down.check_manifest(&put.digest, &put.manifest).map_err(Box::new)?;

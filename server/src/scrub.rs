@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher, blob_key, hash_file};
+use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher, blob_key, blob_of_key, hash_file};
 use crate::config::BlobsConfig;
 use crate::objects::Objects;
 use crate::repositories::{FactKey, fact_files};
@@ -129,7 +129,7 @@ fn aside(data: &Path, digest: &BlobDigest) -> io::Result<PathBuf> {
 fn objects_of(objects: &Arc<Objects>, scrubbed: &mut Scrubbed) -> io::Result<BTreeSet<BlobDigest>> {
     let mut present = BTreeSet::new();
     for (key, _) in objects.list("blobs")? {
-        let Some(digest) = digest_of_key(&key) else { continue };
+        let Some(digest) = blob_of_key(&key) else { continue };
         let (mut hasher, mut size) = (Hasher::new(digest.algorithm()), 0);
         let is_there = objects.read(&key, |chunk| {
             hasher.update(chunk);
@@ -151,12 +151,6 @@ fn objects_of(objects: &Arc<Objects>, scrubbed: &mut Scrubbed) -> io::Result<BTr
         scrubbed.damaged.push(damaged(&digest, &found, size, format!("{}/{to}", objects.url())));
     }
     Ok(present)
-}
-
-fn digest_of_key(key: &str) -> Option<BlobDigest> {
-    let mut parts = key.strip_prefix("blobs/")?.split('/');
-    let (algorithm, _, hex) = (parts.next()?, parts.next()?, parts.next()?);
-    format!("{algorithm}:{hex}").parse().ok()
 }
 
 fn damaged(digest: &BlobDigest, found: &BlobDigest, size: u64, moved_to: String) -> Damaged {

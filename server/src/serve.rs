@@ -114,15 +114,7 @@ impl Server {
         let lock = lock_data(&config.data)?;
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
         let app = open(&config, log).await?;
-        let collector = Arc::new(Collector::new(
-            app.pool.clone(),
-            Arc::clone(&app.blobs),
-            Arc::clone(&app.uploads),
-            Arc::clone(&app.repositories),
-            Arc::clone(&app.traces),
-            Arc::clone(&app.taken_down),
-            Arc::clone(&app.metrics),
-        ));
+        let collector = Arc::new(Collector::of(&app));
         let index_file = config.data.join(INDEX_FILE);
         let stop_within = config.stop_within;
         Ok(Self { listener, address, app, collector, schedule: None, index_file, tls, stop_within, lock })
@@ -131,10 +123,8 @@ impl Server {
     /// Collects what nothing names by this schedule while the server runs; without one it is left where it is.
     #[must_use]
     pub fn collecting(self, schedule: Schedule) -> Self {
-        if self.app.blobs.objects().is_some() {
-            tracing::warn!(
-                "blobs that nothing names are NOT collected: they are in an object store, where another server may have told a client of one a moment ago"
-            );
+        if let Some(problem) = self.collector.problem() {
+            tracing::warn!("what nothing names is NOT collected: {problem}");
         }
         Self { schedule: Some(schedule), ..self }
     }

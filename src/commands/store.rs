@@ -142,17 +142,19 @@ impl Place {
 
 /// Remove blobs that nothing names.
 #[derive(Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   symseal store gc --data ./data --grace 24h
+  symseal store gc --config /etc/symseal/server.toml --data /tmp/gc
 
-For a server that is stopped; one that runs collects by itself (symseal serve --gc-interval). What goes: blobs that no manifest of their repository
+For a directory whose server is stopped; one that runs collects by itself (symseal serve --gc-interval). In a bucket, beside the servers that share it and a
+PostgreSQL: what nothing names is condemned, and goes in a later run, or by a server, once it was so for the grace period. --data is then a
+cache of this program's own. What goes: blobs that no manifest of their repository
 names and no client was told of for the grace period, the manifests of deleted image indexes and referrers of deleted
 subjects that nothing else names, and bytes that no repository
 and no trace names. Whatever has a name stays: delete tags and manifests first (oras manifest delete).")]
 pub struct GcArgs {
-    /// The server's data directory.
-    #[arg(long)]
-    data: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
     /// How long a blob stays that nothing names: s, m, h or d.
     #[arg(long, default_value = "24h", value_parser = parse_duration)]
     grace: Duration,
@@ -227,14 +229,13 @@ fn scrub(args: &ScrubArgs) -> Result<Answer> {
 }
 
 fn collect(args: &GcArgs) -> Result<Answer> {
-    let data = places::server_data(args.data.as_ref())?;
-    // A mistyped name must not make one.
-    if !data.is_dir() {
-        bail!("--data {}: expected a server's data directory, found none", data.display());
-    }
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().context("no runtime could be started")?;
-    let collected = match runtime.block_on(symseal_server::collect_stopped(&data, args.grace)) {
+    let config = args.place.config()?;
+    let runtime = runtime()?;
+    let collected = match config.blobs {
+        Some(_) => runtime.block_on(symseal_server::collect_beside(&config, args.grace)),
+        None => runtime.block_on(symseal_server::collect_stopped(&config.data, args.grace)),
+    };
+    let collected = match collected {
         Err(ServerError::Locked { path }) => bail!(
             "{}: a server uses this data directory, and collects by itself (symseal serve --gc-interval): stop it first",
             path.display()

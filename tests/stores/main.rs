@@ -12,6 +12,7 @@ mod postgres;
 #[path = "../program/mod.rs"]
 mod program;
 
+mod collected;
 mod commands;
 mod gate;
 mod looked_after;

@@ -9,10 +9,13 @@ use crate::postgres::Postgres;
 use crate::program::{Ran, RunningServer, command, compile_c, symseal, tool};
 use crate::scene::{Oras, ask, breaks, get, id, noise, publish, sha256, wait_until};
 
-struct Scene {
-    root: tempfile::TempDir,
+pub(crate) struct Scene {
+    pub(crate) root: tempfile::TempDir,
     postgres: Postgres,
-    objects: ObjectServer,
+    pub(crate) objects: ObjectServer,
+    /// What the servers are told beside where their stores are.
+    more: Vec<String>,
+    name: String,
     database: String,
     ports: [u16; 2],
     servers: Vec<Option<RunningServer>>,
@@ -20,40 +23,58 @@ struct Scene {
 
 impl Scene {
     fn new() -> Option<Self> {
+        Self::with(&[])
+    }
+
+    /// Servers with these arguments.
+    pub(crate) fn with(more: &[&str]) -> Option<Self> {
         let (objects, _) = (ObjectServer::start()?, tool("curl")?);
         let postgres = Postgres::start()?;
-        let database = postgres.url(&postgres.create_database());
+        let name = postgres.create_database();
+        let database = postgres.url(&name);
+        let more = more.iter().map(|it| (*it).to_owned()).collect();
         let root = tempfile::tempdir().unwrap();
         let ports = [free_port(), free_port()];
-        let mut scene = Self { root, postgres, objects, database, ports, servers: vec![None, None] };
+        let mut scene = Self { root, postgres, objects, more, name, database, ports, servers: vec![None, None] };
         scene.start(0);
         scene.start(1);
         Some(scene)
     }
 
-    fn start(&mut self, which: usize) {
+    pub(crate) fn start(&mut self, which: usize) {
         let listen = format!("127.0.0.1:{}", self.ports[which]);
         let data = self.root.path().join(format!("data-{which}"));
         let blobs = self.objects.url();
         let mut environment = self.objects.environment();
         environment.push(("SYMSEAL_SERVER_DATABASE", self.database.clone()));
-        self.servers[which] = Some(RunningServer::start_on(&listen, &data, &["--blobs", &blobs], &environment));
+        let more: Vec<&str> = ["--blobs", &blobs].into_iter().chain(self.more.iter().map(String::as_str)).collect();
+        self.servers[which] = Some(RunningServer::start_on(&listen, &data, &more, &environment));
+    }
+
+    /// Loses what a server has beside the bucket and the database.
+    pub(crate) fn forget(&self, which: usize) {
+        std::fs::remove_dir_all(self.root.path().join(format!("data-{which}"))).unwrap();
+    }
+
+    /// The one value of a query.
+    pub(crate) fn ask(&self, query: &str) -> String {
+        self.postgres.ask(&self.name, query)
     }
 
     /// With SIGKILL.
-    fn kill(&mut self, which: usize) {
+    pub(crate) fn kill(&mut self, which: usize) {
         self.servers[which] = None;
     }
 
     /// What an operator does beside the servers.
-    fn store(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn store(&self, arguments: &[&str]) -> Ran {
         let mut store = command("symseal");
         store.arg("store").args(arguments).args(["--blobs", &self.objects.url(), "--data"]);
         store.arg(self.root.path().join("operator")).env("SYMSEAL_SERVER_DATABASE", &self.database);
         Ran::from(store.envs(self.objects.environment()).output().unwrap())
     }
 
-    fn address(&self, which: usize) -> String {
+    pub(crate) fn address(&self, which: usize) -> String {
         format!("127.0.0.1:{}", self.ports[which])
     }
 }

@@ -350,6 +350,32 @@ impl BlobDirectory {
         self.remote.as_ref().map_or(Ok(()), |remote| remote.keep(self, digest))
     }
 
+    /// Puts a blob that is cached into the object store again, unless it is there.
+    ///
+    /// # Errors
+    /// It is neither here nor there, or the object store does not answer.
+    pub(crate) fn keep(&self, digest: &BlobDigest) -> io::Result<()> {
+        let Some(remote) = &self.remote else { return Ok(()) };
+        let _pin = self.pin(digest);
+        match remote.keep(self, digest) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && remote.size(digest)?.is_none() => {
+                let problem = format!("{digest} was collected while it was referred to: push it again");
+                Err(io::Error::new(io::ErrorKind::HostUnreachable, problem))
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets a cached file of what was collected from the object store.
+    pub(crate) fn forget(&self, digest: &BlobDigest) -> io::Result<()> {
+        let Some(remote) = &self.remote else { return Ok(()) };
+        if self.evict(digest)? {
+            remote.forget(digest);
+        }
+        Ok(())
+    }
+
     /// [`Self::adopt`] for what the object store has.
     pub(super) fn place(&self, file: &Path, digest: &BlobDigest) -> io::Result<()> {
         let path = self.path(digest);

@@ -17,6 +17,6 @@ pub(crate) use directory::{
 pub(crate) use lasting::{is_lasting, unless_lost};
 pub(crate) use mapped::{MappedBlob, mapped_blob_of};
 pub(crate) use pins::{Pin, Watch};
-pub(crate) use remote::blob_key;
+pub(crate) use remote::{blob_key, blob_of_key};
 pub(crate) use spool::Spool;
 pub(crate) use upload::{Upload, UploadError, Uploads, Writer, hash_file};

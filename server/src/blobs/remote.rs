@@ -94,6 +94,11 @@ impl Remote {
         self.cached().used(digest);
     }
 
+    /// A cached file is gone.
+    pub(super) fn forget(&self, digest: &BlobDigest) {
+        self.cached().remove(digest);
+    }
+
     /// Puts a file of the directory into the object store, unless it is there.
     pub(super) fn keep(&self, directory: &BlobDirectory, digest: &BlobDigest) -> io::Result<()> {
         let (path, key) = (directory.path(digest), blob_key(digest));
@@ -218,6 +223,13 @@ impl Remote {
 /// The key of a blob's object.
 pub(crate) fn blob_key(digest: &BlobDigest) -> String {
     format!("blobs/{}/{}/{}", digest.algorithm().name(), digest.shard(), digest.hex())
+}
+
+/// The blob of an object's key.
+pub(crate) fn blob_of_key(key: &str) -> Option<BlobDigest> {
+    let mut parts = key.strip_prefix("blobs/")?.split('/');
+    let (algorithm, _, hex) = (parts.next()?, parts.next()?, parts.next()?);
+    format!("{algorithm}:{hex}").parse().ok()
 }
 
 #[cfg(test)]

@@ -42,6 +42,11 @@ impl Spool {
         self.size
     }
 
+    /// The digest of the bytes so far.
+    pub(crate) fn digest(&self) -> BlobDigest {
+        self.hasher.clone().finish()
+    }
+
     /// Makes the bytes a blob, which is pinned until something names it.
     pub(crate) fn commit(self, blobs: &BlobDirectory) -> io::Result<(BlobDigest, Pin)> {
         let digest = self.hasher.finish();

@@ -6,6 +6,7 @@ pub(crate) use debuginfod::Kind;
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -90,6 +91,8 @@ pub(crate) struct Metrics {
     collections: AtomicU64,
     blobs_collected: AtomicU64,
     blob_bytes_collected: AtomicU64,
+    /// Blobs and bytes, when this server counted them last.
+    held: Mutex<Option<(u64, u64)>>,
     retention_rounds: AtomicU64,
     bundles_retired: AtomicU64,
 }
@@ -148,6 +151,11 @@ impl Metrics {
         self.blob_bytes_collected.fetch_add(collected.bytes, Ordering::Relaxed);
     }
 
+    /// The store has so many blobs, and bytes in them.
+    pub(crate) fn store_holds(&self, blobs: u64, bytes: u64) {
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some((blobs, bytes));
+    }
+
     /// A round of retention ended, in which so many bundles went.
     pub(crate) fn retained(&self, gone: u64) {
         self.retention_rounds.fetch_add(1, Ordering::Relaxed);
@@ -186,6 +194,11 @@ impl Metrics {
             ("symseal_build_ids", "gauge", build_ids as u64),
         ] {
             let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+        }
+        if let Some((blobs, bytes)) = *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
+            for (name, value) in [("symseal_store_blobs", blobs), ("symseal_store_bytes", bytes)] {
+                let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
+            }
         }
         text
     }

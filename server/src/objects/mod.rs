@@ -320,6 +320,20 @@ impl Objects {
         self.runtime.block_on(named.try_collect()).map_err(|error| self.failed("list", below, &error))
     }
 
+    /// Gives every key below a prefix to `take` as it comes, with the bytes of its object and the time at which that was written.
+    pub(crate) fn each(
+        &self,
+        below: &str,
+        mut take: impl FnMut(&str, u64, SystemTime) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut all = self.store.list(Some(&self.path(below)));
+        while let Some(found) = self.runtime.block_on(all.next()) {
+            let meta = found.map_err(|error| self.failed("list", below, &error))?;
+            take(&self.key(&meta.location), meta.size, meta.last_modified.into())?;
+        }
+        Ok(())
+    }
+
     /// The keys below a prefix, each with a text that changes when its object is written again.
     pub(crate) fn stamps(&self, below: &str) -> io::Result<Vec<(String, String)>> {
         let stamp = |meta: &object_store::ObjectMeta| {

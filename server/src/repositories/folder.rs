@@ -176,6 +176,18 @@ impl Folder {
         }
     }
 
+    /// Where a tag leads now; one that is damaged leads nowhere.
+    pub(super) fn tag(&self, tag: &Tag) -> io::Result<Option<BlobDigest>> {
+        let content = match &self.facts {
+            Some(facts) => facts.read(&self.tag_key(tag))?,
+            None => match fs::read_to_string(self.tag_path(tag)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                read => Some(read?),
+            },
+        };
+        Ok(content.and_then(|content| digest_of(&content).ok()))
+    }
+
     pub(super) fn remove_tag(&self, tag: &Tag) -> io::Result<()> {
         match &self.facts {
             Some(facts) => facts.remove(&self.tag_key(tag)),

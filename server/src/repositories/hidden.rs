@@ -15,6 +15,9 @@ use crate::blobs::{BlobDigest, BlobDirectory};
 /// Subjects of subjects that are looked at.
 const SUBJECTS: usize = 64;
 
+/// Blobs that cease to be offered without another look at whether they may.
+const LINKS_AT_ONCE: usize = 64;
+
 /// What went out of sight with one thing that was taken down.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Hidden {
@@ -38,6 +41,11 @@ pub(crate) struct Hiding {
 }
 
 impl Hidden {
+    /// Whether something is out of sight with it.
+    pub(super) fn has(&self, digest: &BlobDigest) -> bool {
+        self.manifests.contains_key(digest) || self.blobs.contains_key(digest)
+    }
+
     /// Everything whose bytes are kept for as long as this may be undone.
     pub(super) fn digests(&self) -> impl Iterator<Item = &BlobDigest> {
         self.manifests.keys().chain(self.blobs.keys())
@@ -107,6 +115,15 @@ impl Repository {
     /// Forgets for good what went out of sight with those that are old: bytes that nothing else names may be collected; how many of them there
     /// were. Call it with [`Self::lock_changes`]. Blocks.
     pub(crate) fn bury(&self, old: &BTreeSet<BlobDigest>) -> io::Result<usize> {
+        self.bury_while(old, || Ok(()))
+    }
+
+    /// [`Self::bury`], where something `may_go` on before each removal.
+    pub(crate) fn bury_while(
+        &self,
+        old: &BTreeSet<BlobDigest>,
+        mut may_go: impl FnMut() -> io::Result<()>,
+    ) -> io::Result<usize> {
         let buried: Vec<BlobDigest> = {
             let content = self.read();
             // Of one that is not hidden whole it is not known what goes with it.
@@ -118,11 +135,11 @@ impl Repository {
             return Ok(0);
         }
         let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
-        buried.iter().try_for_each(|digest| self.bury_one(digest))?;
+        buried.iter().try_for_each(|digest| self.bury_one(digest, &mut may_go))?;
         Ok(buried.len())
     }
 
-    fn bury_one(&self, digest: &BlobDigest) -> io::Result<()> {
+    fn bury_one(&self, digest: &BlobDigest, may_go: &mut impl FnMut() -> io::Result<()>) -> io::Result<()> {
         let (blobs, manifests, tags) = {
             let content = self.read();
             let Some(hidden) = content.hidden.get(digest) else { return Ok(()) };
@@ -133,14 +150,24 @@ impl Repository {
             let tags: Vec<_> = hidden.tags.iter().filter(|tag| !content.tags.contains_key(*tag)).cloned().collect();
             (blobs, manifests, tags)
         };
-        tags.iter().try_for_each(|tag| self.folder.remove_tag(tag))?;
+        for tag in &tags {
+            may_go()?;
+            // Another server may have set it a moment ago.
+            if self.folder.tag(tag)?.is_none_or(|digest| manifests.contains(&digest)) {
+                self.folder.remove_tag(tag)?;
+            }
+        }
         // What was taken down goes last: after a crash before that the rest is found by it again.
         let (own, others): (Vec<_>, Vec<_>) = manifests.iter().partition(|manifest| *manifest == digest);
         for manifest in others.into_iter().chain(own) {
+            may_go()?;
             self.folder.unmark_orphan(manifest)?;
             self.folder.remove_manifest(manifest)?;
         }
-        self.folder.unlink_blobs(&blobs)?;
+        for blobs in blobs.chunks(LINKS_AT_ONCE) {
+            may_go()?;
+            self.folder.unlink_blobs(blobs)?;
+        }
         self.write().hidden.remove(digest);
         Ok(())
     }

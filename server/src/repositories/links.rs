@@ -130,6 +130,11 @@ impl Links {
         Some(now)
     }
 
+    /// Every orphan.
+    pub(super) fn orphans(&self) -> impl Iterator<Item = &BlobDigest> {
+        self.orphans.keys()
+    }
+
     /// Whether a manifest is an orphan.
     pub(super) fn is_orphan(&self, digest: &BlobDigest) -> bool {
         self.orphans.contains_key(digest)

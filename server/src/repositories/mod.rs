@@ -4,6 +4,7 @@
 //! same, so that a GET asks neither the disk nor the database what there is.
 
 mod changes;
+mod collected;
 mod content;
 mod folder;
 mod hidden;
@@ -17,6 +18,7 @@ mod registry;
 mod repository;
 
 pub(crate) use changes::{PutManifest, Removal};
+pub(crate) use collected::Ceased;
 pub(crate) use folder::{FOLDER, FactKey, digest_of, fact_files};
 pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference};
 pub(crate) use name::{ParseNameError, RepositoryName, Tag};

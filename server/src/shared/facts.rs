@@ -44,6 +44,11 @@ impl Facts {
         self.tell(key, true)
     }
 
+    /// Tells of a fact that is gone, where whoever removed it may not have come to that.
+    pub(crate) fn tell_if_gone(&self, key: &str) -> io::Result<()> {
+        if self.has(key)? { Ok(()) } else { self.tell(key, true) }
+    }
+
     fn tell(&self, key: &str, is_removed: bool) -> io::Result<()> {
         let Some(store) = &self.store else { return Err(io::ErrorKind::ReadOnlyFilesystem.into()) };
         let change = ChangeRow { key: key.to_owned(), is_removed };
@@ -69,6 +74,11 @@ impl Facts {
     /// Those of some keys that say something now.
     pub(crate) fn among(&self, keys: HashSet<String>) -> io::Result<HashSet<String>> {
         self.objects.among(keys)
+    }
+
+    /// Where they are.
+    pub(crate) fn objects(&self) -> &Arc<Objects> {
+        &self.objects
     }
 
     /// When a fact was written.

@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use super::facts::unreachable;
 use super::reread::reread;
 use crate::app::App;
-use crate::blobs::{BlobDigest, is_lasting};
+use crate::blobs::{BlobDigest, blob_of_key, is_lasting};
 use crate::repositories::{FactKey, MANIFEST_LIMIT, Manifest, Reference, RepositoryName, digest_of};
 use crate::store::{ChangeRow, Changes};
 use crate::takedown::{self, TOMBSTONES};
@@ -107,6 +107,12 @@ impl Follower {
             looked
         });
         look.await.map_err(io::Error::other)?
+    }
+
+    /// [`Self::catch_up`], also with a database that was put back to an earlier state.
+    pub(super) async fn catch_up_anew(&self, app: &Arc<App>) -> io::Result<()> {
+        self.notice_restore(app).await?;
+        self.catch_up(app).await
     }
 
     /// Tells debuggers of everything that [`Self::catch_up`] took over.
@@ -298,6 +304,11 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<
     if notes::digest_of(TOMBSTONES, &change.key).is_some() {
         takedown::refresh(app).await?;
         return Ok(None);
+    }
+    if let Some(digest) = blob_of_key(&change.key) {
+        let shared = Arc::clone(app);
+        // Whoever put it there again since has it from the object store.
+        return run(app, move || shared.blobs.forget(&digest).map(|()| None)).await;
     }
     let Some((name, fact)) = FactKey::parse(&change.key) else { return Ok(None) };
     let repository = app.repositories.get_or_create(&name);

@@ -9,6 +9,7 @@ mod postgres;
 mod postgres_access;
 mod postgres_audit;
 mod postgres_changes;
+mod postgres_condemned;
 mod postgres_traces;
 mod rows;
 mod sqlite;
@@ -32,7 +33,10 @@ pub use address::{DatabaseUrl, ParseDatabaseUrlError};
 pub(crate) use error::StoreError;
 use postgres::PostgresStore;
 pub(crate) use postgres_changes::ChangeSignal;
-pub(crate) use rows::{AuditRow, BundleRow, ChangeRow, Changes, FrameRow, ReplayRow, SealRow, TraceRow, TraceRows};
+pub(crate) use postgres_condemned::CollectorTurn;
+pub(crate) use rows::{
+    AuditRow, BundleRow, ChangeRow, Changes, Condemned, FrameRow, Of, ReplayRow, SealRow, TraceRow, TraceRows,
+};
 use sqlite::SqliteStore;
 
 /// File name of the embedded database in the data directory.
@@ -109,6 +113,46 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     /// Completes when a change may have been added; `None` where no other server adds any.
     fn change_signal(&self) -> Answer<'_, Option<ChangeSignal>> {
         Box::pin(async { Ok(None) })
+    }
+
+    /// The turn to collect, of one server at a time; `None` while another has it, or where no other shares the database.
+    fn collecting(&self) -> Answer<'_, Option<CollectorTurn>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Condemns what is not condemned yet.
+    fn condemn<'a>(&'a self, _rows: &'a [Condemned]) -> Answer<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Strikes out what a repository (`""`: none) comes to rely on, bytes included; `false` while some of it is taken.
+    fn reprieve<'a>(&'a self, _repository: &'a str, _digests: &'a [String]) -> Answer<'a, bool> {
+        Box::pin(async { Ok(true) })
+    }
+
+    /// Takes at most `limit` rows that were condemned this long ago, the oldest first.
+    fn take(&self, _by: Uuid, _of: Of, _age: Duration, _limit: u32) -> Answer<'_, Vec<Condemned>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Takes these, condemned or not; `false` where another has taken one of them.
+    fn take_now<'a>(&'a self, _by: Uuid, _rows: &'a [Condemned]) -> Answer<'a, bool> {
+        Box::pin(async { Ok(false) })
+    }
+
+    /// Says that the one who took so many rows still works on them; `false` where they were taken over.
+    fn hold_taken(&self, _by: Uuid, _rows: u64) -> Answer<'_, bool> {
+        Box::pin(async { Ok(false) })
+    }
+
+    /// Takes over what others have taken, and said nothing of for so long.
+    fn take_over(&self, _by: Uuid, _silence: Duration) -> Answer<'_, Vec<Condemned>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Forgets what one has taken: it is gone, or stays.
+    fn let_go(&self, _by: Uuid) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
     }
 
     /// Whether the database answers.

@@ -13,8 +13,8 @@ use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
 use super::{
-    Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, Changes, DatabaseUrl, SealRow, Store, TraceRows,
-    postgres_access, postgres_audit, postgres_changes, postgres_traces,
+    Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, Changes, CollectorTurn, Condemned, DatabaseUrl, Of, SealRow,
+    Store, TraceRows, postgres_access, postgres_audit, postgres_changes, postgres_condemned, postgres_traces,
 };
 use crate::tokens::TokenInfo;
 
@@ -161,6 +161,38 @@ impl Store for PostgresStore {
 
     fn change_signal(&self) -> Answer<'_, Option<ChangeSignal>> {
         Box::pin(async move { Ok(Some(ChangeSignal::listen(&self.pool).await?)) })
+    }
+
+    fn collecting(&self) -> Answer<'_, Option<CollectorTurn>> {
+        Box::pin(async move { Ok(CollectorTurn::begin(&self.pool).await?) })
+    }
+
+    fn condemn<'a>(&'a self, rows: &'a [Condemned]) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(postgres_condemned::condemn(&self.pool, rows).await?) })
+    }
+
+    fn reprieve<'a>(&'a self, repository: &'a str, digests: &'a [String]) -> Answer<'a, bool> {
+        Box::pin(async move { Ok(postgres_condemned::reprieve(&self.pool, repository, digests).await?) })
+    }
+
+    fn take(&self, by: Uuid, of: Of, age: Duration, limit: u32) -> Answer<'_, Vec<Condemned>> {
+        Box::pin(async move { Ok(postgres_condemned::take(&self.pool, by, of, age, limit).await?) })
+    }
+
+    fn take_now<'a>(&'a self, by: Uuid, rows: &'a [Condemned]) -> Answer<'a, bool> {
+        Box::pin(async move { Ok(postgres_condemned::take_now(&self.pool, by, rows).await?) })
+    }
+
+    fn hold_taken(&self, by: Uuid, rows: u64) -> Answer<'_, bool> {
+        Box::pin(async move { Ok(postgres_condemned::hold_taken(&self.pool, by, rows).await?) })
+    }
+
+    fn take_over(&self, by: Uuid, silence: Duration) -> Answer<'_, Vec<Condemned>> {
+        Box::pin(async move { Ok(postgres_condemned::take_over(&self.pool, by, silence).await?) })
+    }
+
+    fn let_go(&self, by: Uuid) -> Answer<'_, ()> {
+        Box::pin(async move { Ok(postgres_condemned::let_go(&self.pool, by).await?) })
     }
 
     fn ping(&self) -> Answer<'_, ()> {

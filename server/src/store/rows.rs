@@ -132,6 +132,26 @@ pub(crate) struct Changes {
     pub(crate) rows: Vec<(u64, ChangeRow)>,
 }
 
+/// Something that is about to be collected from a shared object store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Condemned {
+    /// The blob, or the manifest.
+    pub(crate) digest: String,
+    /// The repository that ceases to offer it; empty where its bytes go.
+    pub(crate) repository: String,
+    /// How many these are.
+    pub(crate) bytes: u64,
+}
+
+/// What of a digest is collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// That repositories offer it.
+    Offers,
+    /// Its bytes.
+    Bytes,
+}
+
 /// A line of the audit log: somebody changed something, or tried to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuditRow {

@@ -381,3 +381,80 @@ async fn old_changes_are_deleted_and_whoever_has_not_read_them_can_tell() {
     assert_eq!(store.changes(3, 9).await.unwrap(), Changes { pruned: 3, rows: vec![(4, change("d"))] });
     assert_eq!(store.prune_changes(Duration::from_secs(3600)).await.unwrap(), 0);
 }
+
+fn condemned(digest: &str, repository: &str) -> Condemned {
+    Condemned { digest: digest.into(), repository: repository.into(), bytes: 7 }
+}
+
+#[tokio::test]
+async fn what_is_condemned_is_struck_out_by_whoever_relies_on_it_or_taken_by_one() {
+    let Some(postgres) = Postgres::start() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let url: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let store = open(data.path(), Some(&url)).await.unwrap();
+    let [me, other] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    let all = [condemned("a", "r"), condemned("b", "r"), condemned("b", "s"), condemned("b", "")];
+    let texts = |digests: &[&str]| digests.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    store.condemn(&all).await.unwrap();
+    store.condemn(&all).await.unwrap();
+    assert!(store.take(me, Of::Offers, Duration::from_secs(60), 9).await.unwrap().is_empty(), "too young");
+    // Of one repository, and the bytes.
+    assert!(store.reprieve("r", &texts(&["a", "b"])).await.unwrap());
+    assert_eq!(store.take(me, Of::Bytes, Duration::ZERO, 9).await.unwrap(), []);
+    assert_eq!(store.take(me, Of::Offers, Duration::ZERO, 9).await.unwrap(), [condemned("b", "s")]);
+    assert_eq!(store.take(other, Of::Offers, Duration::ZERO, 9).await.unwrap(), [], "taken once");
+    assert!(!store.reprieve("s", &texts(&["b"])).await.unwrap());
+    assert!(store.reprieve("r", &texts(&["b"])).await.unwrap(), "of another repository");
+    // Whoever says so keeps it.
+    assert!(store.hold_taken(me, 1).await.unwrap());
+    assert_eq!(store.take_over(other, Duration::from_secs(60)).await.unwrap(), []);
+    assert_eq!(store.take_over(other, Duration::ZERO).await.unwrap(), [condemned("b", "s")]);
+    assert!(!store.hold_taken(me, 1).await.unwrap());
+    store.let_go(me).await.unwrap();
+    assert!(!store.reprieve("s", &texts(&["b"])).await.unwrap(), "it is the other's");
+    store.let_go(other).await.unwrap();
+    assert!(store.reprieve("s", &texts(&["b"])).await.unwrap());
+    // At once, condemned or not.
+    store.condemn(&[condemned("c", "r")]).await.unwrap();
+    assert!(store.take_now(me, &[condemned("c", "r"), condemned("d", "r")]).await.unwrap());
+    assert!(!store.take_now(other, &[condemned("d", "r"), condemned("e", "r")]).await.unwrap());
+    assert!(store.hold_taken(me, 2).await.unwrap());
+}
+
+#[tokio::test]
+async fn of_those_who_strike_out_and_take_at_once_one_wins() {
+    let Some(postgres) = Postgres::start() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let url: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let stores = [open(data.path(), Some(&url)).await.unwrap(), open(data.path(), Some(&url)).await.unwrap()];
+    for round in 0..200 {
+        let digest = round.to_string();
+        stores[0].condemn(&[condemned(&digest, "")]).await.unwrap();
+        let digests = [digest];
+        let reprieve = stores[0].reprieve("r", &digests);
+        let take = stores[1].take(Uuid::from_u128(3), Of::Bytes, Duration::ZERO, 9);
+        let (reprieved, taken) = futures_util::future::join(reprieve, take).await;
+        assert_eq!(reprieved.unwrap(), taken.unwrap().is_empty(), "round {round}");
+        stores[0].let_go(Uuid::from_u128(3)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn one_server_at_a_time_has_the_turn_to_collect() {
+    let Some(postgres) = Postgres::start() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let url: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let stores = [open(data.path(), Some(&url)).await.unwrap(), open(data.path(), Some(&url)).await.unwrap()];
+    let mut turn = stores[0].collecting().await.unwrap().unwrap();
+    assert!(turn.holds().await && stores[1].collecting().await.unwrap().is_none());
+    turn.end().await;
+    let turn = stores[1].collecting().await.unwrap().unwrap();
+    assert!(stores[0].collecting().await.unwrap().is_none());
+    // It ends with whoever has it.
+    drop(turn);
+    let started = std::time::Instant::now();
+    while stores[0].collecting().await.unwrap().is_none() {
+        assert!(started.elapsed() < Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -23,6 +23,7 @@ use crate::ingest::{RefusedLoose, check_loose, loose_manifest};
 use crate::publish::{PublishError, publish, withdraw};
 use crate::quotas::Room;
 use crate::repositories::{Manifest, PutManifest, Reference, Removal, RepositoryName};
+use crate::shared::made_good;
 
 /// The largest file that is taken, in bytes.
 const FILE_BOUND: Bound =
@@ -141,6 +142,8 @@ async fn record(
 ) -> Result<Response, ApiError> {
     let (shared, named, file) = (Arc::clone(app), repository.clone(), name.clone());
     let size = spool.size();
+    let (own, empty) = (spool.digest(), BlobDigest::of(oci::EMPTY_JSON));
+    let promise = app.promise(Some(repository), [&own, &empty]).await?;
     let store = move || -> Result<_, ApiError> {
         let (blob, pin) = spool.commit(&shared.blobs)?;
         let sha256 = blob.bytes().try_into().unwrap_or_default();
@@ -159,6 +162,8 @@ async fn record(
         Ok((blob, pin, digest, bytes, new, is_known))
     };
     let (blob, _pin, digest, bytes, new, is_known) = app.pool.run(store).await??;
+    let stored = [(own, size), (empty, oci::EMPTY_JSON.len() as u64)];
+    made_good(app, Some(repository), promise, &stored).await?;
     let answer = json!({
         "manifest": digest.to_string(),
         "digest": blob.to_string(),

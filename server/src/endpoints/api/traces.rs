@@ -20,6 +20,7 @@ use crate::blobs::{BlobDigest, BlobDirectory, Pin, Spool};
 use crate::http::{FileAnswer, file_response};
 use crate::ingest::{RefusedTrace, read_trace};
 use crate::quotas::Room;
+use crate::shared::made_good;
 use crate::store::TraceRows;
 
 /// The largest trace that is taken, in bytes.
@@ -76,6 +77,9 @@ fn parse_id(text: &str) -> Result<Uuid, ApiError> {
 
 async fn record(app: &Arc<App>, id: Uuid, spool: Spool) -> Result<Response, ApiError> {
     let _changes = app.traces.changes.lock().await;
+    let blob = spool.digest();
+    let size = spool.size();
+    let promise = app.promise(None, [&blob]).await?;
     let known = app.traces.get(id);
     let (blobs, old) = (app.blobs.clone(), known.clone());
     let (digest, _pin, rows) = app.pool.run(move || check(&blobs, id, spool, old.as_ref())).await??;
@@ -86,11 +90,16 @@ async fn record(app: &Arc<App>, id: Uuid, spool: Spool) -> Result<Response, ApiE
         "replays": rows.replays.len(),
     });
     let status = if known.is_some() { StatusCode::OK } else { StatusCode::CREATED };
-    if known.as_ref() != Some(&digest) {
+    let is_new = known.as_ref() != Some(&digest);
+    if is_new {
         app.store.put_trace(&rows).await?;
+    }
+    // The other servers may not have been told of one that is known.
+    if is_new || app.follower.is_some() {
         let traces = Arc::clone(&app.traces);
         app.pool.run(move || traces.set(id, digest)).await??;
     }
+    made_good(app, None, promise, &[(blob, size)]).await?;
     Ok((status, Json(answer)).into_response())
 }
 

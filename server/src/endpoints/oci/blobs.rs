@@ -10,10 +10,11 @@ use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, Source, file_response};
 use crate::repositories::{Removal, RepositoryName};
+use crate::shared::Promise;
 
 /// GET or HEAD: the blob, or a part of it.
 pub(crate) async fn get(
-    app: &App,
+    app: &Arc<App>,
     method: &Method,
     request: &HeaderMap,
     name: &RepositoryName,
@@ -24,6 +25,10 @@ pub(crate) async fn get(
         Some(gone) => OciError::new(Code::BlobUnknown, gone),
         None => unknown(name, digest),
     })?;
+    if !repository.is_named(digest) {
+        // Other servers may be about to collect it.
+        let _: Promise = app.promise(Some(name), [digest]).await?;
+    }
     let mut headers = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static(super::super::IMMUTABLE)),

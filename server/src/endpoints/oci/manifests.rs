@@ -15,6 +15,7 @@ use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, file_response, query_values};
 use crate::publish::{PublishError, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
+use crate::shared::Promise;
 
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
@@ -24,7 +25,7 @@ const TAGS_LIMIT: usize = 64;
 
 /// GET or HEAD: the manifest's bytes as they were sent.
 pub(crate) async fn get(
-    app: &App,
+    app: &Arc<App>,
     method: &Method,
     request: &HeaderMap,
     name: &RepositoryName,
@@ -40,6 +41,10 @@ pub(crate) async fn get(
         let cause = cause.or_else(|| app.taken_down.get(&repository.as_ref()?.hidden_behind(reference)?));
         cause.map_or_else(|| unknown(name, reference), |cause| OciError::new(Code::ManifestUnknown, cause))
     })?;
+    if repository.as_ref().is_some_and(|repository| repository.is_idle_manifest(&digest)) {
+        // As of a blob that nothing names.
+        let _: Promise = app.promise(Some(name), [&digest]).await?;
+    }
     let mut headers = Vec::new();
     headers.extend(HeaderValue::try_from(&manifest.media_type).ok().map(|value| (header::CONTENT_TYPE, value)));
     headers.extend(HeaderValue::try_from(digest.to_string()).ok().map(|value| (DOCKER_CONTENT_DIGEST, value)));

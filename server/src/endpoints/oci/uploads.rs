@@ -18,6 +18,7 @@ use crate::blobs::{Algorithm, BlobDigest, Upload, Writer};
 use crate::http::{drain, parse_content_range, query_values};
 use crate::quotas::Room;
 use crate::repositories::{Held, Repository, RepositoryName};
+use crate::shared::made_good;
 
 /// Bytes gathered before they are written and hashed: one hop to the pool for each.
 const WRITE_BLOCK: usize = 256 << 10;
@@ -26,7 +27,7 @@ const UPLOAD_ID: HeaderName = HeaderName::from_static("docker-upload-uuid");
 
 /// POST: starts a session, takes a whole blob (`?digest=`) or mounts one (`?mount=`).
 pub(crate) async fn post(
-    app: &App,
+    app: &Arc<App>,
     caller: &Caller,
     name: &RepositoryName,
     query: Option<&str>,
@@ -114,7 +115,7 @@ async fn unless_full<T>(app: &App, upload: &Arc<Upload>, taken: Result<T, OciErr
 
 /// PUT: ends the session, after a last chunk if the body has one.
 pub(crate) async fn put(
-    app: &App,
+    app: &Arc<App>,
     name: &RepositoryName,
     id: Uuid,
     query: Option<&str>,
@@ -167,13 +168,14 @@ async fn find(app: &App, name: &RepositoryName, id: Uuid) -> Result<(Arc<Reposit
 
 /// Mounts a blob from a repository that has it and that the caller may read, be it named or not.
 async fn mount(
-    app: &App,
+    app: &Arc<App>,
     (name, repository): (&RepositoryName, &Arc<Repository>),
     caller: &Caller,
     digest: &BlobDigest,
     from: Option<&str>,
 ) -> Result<bool, OciError> {
     let pin = app.blobs.pin(digest);
+    let promise = app.promise(Some(name), [digest]).await?;
     let has_it = match from {
         Some(from) => from.parse().is_ok_and(|from: RepositoryName| {
             caller.may_read(&from) && app.repositories.get(&from).is_some_and(|source| source.gives_blob(digest))
@@ -188,12 +190,14 @@ async fn mount(
     let Some(size) = app.pool.run(move || blobs.size(&wanted)).await?? else { return Ok(false) };
     let more = Held { bytes: if repository.has_blob(digest) { 0 } else { size }, bundles: 0 };
     let reservation = app.quotas.reserve(&app.repositories, name, more).inspect_err(|_| app.quotas.count_refusal())?;
-    let (shared, digest) = (Arc::clone(repository), digest.clone());
-    let link = move || -> std::io::Result<bool> {
+    let (shared, wanted) = (Arc::clone(repository), digest.clone());
+    let link = move || -> std::io::Result<()> {
         let (_pin, _reservation) = (pin, reservation);
-        shared.link_blob(&digest, size).map(|()| true)
+        shared.link_blob(&wanted, size)
     };
-    Ok(app.pool.run(link).await??)
+    app.pool.run(link).await??;
+    made_good(app, Some(name), promise, &[(digest.clone(), size)]).await?;
+    Ok(true)
 }
 
 /// Takes a body into a session. The blocks but the last are on disk; the last comes back, so that a small blob costs
@@ -258,7 +262,7 @@ async fn receive(
 }
 
 async fn finish(
-    app: &App,
+    app: &Arc<App>,
     name: &RepositoryName,
     repository: Arc<Repository>,
     upload: Arc<Upload>,
@@ -270,6 +274,7 @@ async fn finish(
     let mut room = Room::of_upload(app, (!repository.has_blob(digest)).then_some(name), &upload);
     let (writer, tail) = receive(app, name, (&upload, 0), request, body, &mut room).await?;
     let reservation = room.into_reservation();
+    let promise = app.promise(Some(name), [digest]).await?;
     let (uploads, blobs, expected) = (app.uploads.clone(), app.blobs.clone(), digest.clone());
     let taken_down = Arc::clone(&app.taken_down);
     // One job, so that a client that goes away leaves either a session or a visible blob.
@@ -286,6 +291,7 @@ async fn finish(
         Ok(commit.size)
     };
     let bytes = app.pool.run(commit).await??;
+    made_good(app, Some(name), promise, &[(digest.clone(), bytes)]).await?;
     app.metrics.blob_stored(bytes);
     Ok(created(name, digest))
 }

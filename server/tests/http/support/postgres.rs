@@ -125,6 +125,15 @@ impl Postgres {
         assert!(output.status.success(), "{statement}: {}", String::from_utf8_lossy(&output.stderr));
     }
 
+    /// The one value of a query.
+    pub(crate) fn ask(&self, database: &str, query: &str) -> String {
+        let mut psql = self.command("psql");
+        psql.args(["--quiet", "--no-psqlrc", "--tuples-only", "--no-align", "--dbname", database, "--command", query]);
+        let output = psql.output().unwrap();
+        assert!(output.status.success(), "{query}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     /// What `symseal serve --database` takes.
     pub(crate) fn url(&self, database: &str) -> String {
         format!("postgres://{USER}:{PASSWORD}@localhost/{database}?host={}", self.folder.path().display())

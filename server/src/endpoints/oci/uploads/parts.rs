@@ -100,7 +100,7 @@ pub(super) async fn patch(
 }
 
 pub(super) async fn put(
-    app: &App,
+    app: &Arc<App>,
     parts: &Arc<Parts>,
     name: &RepositoryName,
     id: Uuid,
