@@ -234,7 +234,7 @@ fn without_privilege_what_came_into_a_files_place_is_told_from_a_file_that_canno
         (line["reason"].as_str().unwrap().to_owned(), line["detail"].as_str().unwrap().to_owned())
     };
     // The file itself, of which its owner lets nobody read any more.
-    std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0o000)).unwrap();
     let (reason, detail) = told();
     assert!(reason == "file-unreadable" && detail.contains("Permission denied"), "{reason}: {detail}");
     std::fs::remove_file(&library).unwrap();
@@ -244,7 +244,7 @@ fn without_privilege_what_came_into_a_files_place_is_told_from_a_file_that_canno
         &|| {
             std::fs::copy(&elsewhere, &library).unwrap();
         },
-        &|| std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0)).unwrap(),
+        &|| std::fs::set_permissions(&library, std::fs::Permissions::from_mode(0o000)).unwrap(),
         &|| {
             std::fs::remove_file(&library).unwrap();
             assert!(Command::new("mkfifo").arg(&library).status().unwrap().success());
