@@ -12,6 +12,9 @@ use ids::{BundleEntry, Ids, IdsBuilder, NewCandidate};
 #[allow(dead_code, unused_imports, reason = "the server uses all of it")]
 #[path = "../../../server/src/ids/mod.rs"]
 mod ids;
+// What its files call it.
+#[path = "../../../server/src/numbered.rs"]
+mod numbered;
 
 /// Modules of a bundle.
 const MODULES: u64 = 100;

@@ -80,7 +80,7 @@ mod tests {
     fn failures_that_took_their_time_together_count_and_an_answer_forgives_them() {
         let (url, other) = (Url::parse("http://host/one").unwrap(), Url::parse("http://other/one").unwrap());
         let silent = SilentHosts::default();
-        let fails = |url, tenths| silent.is_slow_to_fail(url, Duration::from_millis(100 * tenths));
+        let fails = |url: &Url, tenths: u64| silent.is_slow_to_fail(url, Duration::from_millis(100 * tenths));
         assert!(fails(&url, 21) && !fails(&other, 20));
         silent.forgive(&url);
         assert!((0..5).all(|_| !fails(&url, 19)) && fails(&url, 19));
