@@ -174,7 +174,7 @@ codes! {
         NoSymbolTable = 5, "no-symbol-table", "The bundle has the module, but no symbol table of it.";
         NoSymbolAtAddress = 6, "no-symbol-at-address", "The table has no function at this address.";
         FileNotFound = 7, "file-not-found", "A file is not where it should be: the module's, where the process named it; a table, in its bundle.";
-        FileUnreadable = 8, "file-unreadable", "The module's file cannot be read.";
+        FileUnreadable = 8, "file-unreadable", "A file cannot be read: the module's, or one in which a runtime names its code.";
         DebugIdMismatch = 9, "debug-id-mismatch", "The file has another debug id than the module.";
         DigestMismatch = 10, "digest-mismatch", "The bytes are not those that the bundle, or the lock file, names.";
         Malformed = 11, "malformed", "The file or table breaks its format.";
