@@ -216,7 +216,7 @@ fn with_a_library(dir: &Path) -> Option<(PathBuf, PathBuf)> {
     let library = compile_c(dir, "libouter.so", &library, &flags)?;
     let main = format!("{head}int outer(int);\nint main{main}");
     let beside = format!("-L{}", dir.display());
-    let flags = ["-O1", "-Wl,--no-as-needed", &beside, "-louter", "-Wl,-rpath,$ORIGIN"];
+    let flags = ["-O1", "-Wl,-z,now", "-Wl,--no-as-needed", &beside, "-louter", "-Wl,-rpath,$ORIGIN"];
     let program = compile_c(dir, "calls", &main, &flags);
     Some((program?, library))
 }

@@ -86,7 +86,10 @@ pub(crate) struct SymbolGroup {
 }
 
 /// The order among symbols of one address; `docs` of [`functions`](crate::functions) state it.
-type Rank<'d> = (u8, bool, u8, u8, usize, &'d [u8], SymbolTable);
+type Rank<'d> = (Standing, u8, usize, &'d [u8], SymbolTable);
+
+/// The part of it that is not spelling.
+type Standing = (bool, bool, u8, bool, u8);
 
 fn rank<'d>(symbol: &Symbol<'d>) -> Rank<'d> {
     let underscores = match symbol.name {
@@ -95,18 +98,15 @@ fn rank<'d>(symbol: &Symbol<'d>) -> Rank<'d> {
         _ => 0,
     };
     let name = symbol.name;
-    let (type_rank, is_size_less, binding_rank) = standing(symbol);
-    (type_rank, is_size_less, binding_rank, underscores, name.len(), name, symbol.table)
+    (standing(symbol), underscores, name.len(), name, symbol.table)
 }
 
-/// Behind all types: what a linker of PE files falls back to where nobody defines a weak symbol, `.weak.NAME.default.FILE`, is
-/// seldom the name that anybody calls.
-const DEFAULT_OF_WEAK: u8 = 3;
-
-/// The part of the rank that is not spelling.
-fn standing(symbol: &Symbol<'_>) -> (u8, bool, u8) {
-    let type_rank = if symbol.name.starts_with(b".weak.") { DEFAULT_OF_WEAK } else { symbol.type_rank };
-    (type_rank, symbol.size == 0, symbol.binding_rank)
+/// Last comes what a linker of PE files falls back to where nobody defines a weak symbol, `.weak.NAME.default.FILE`, which is seldom the name that anybody
+/// calls. What a file exports may be called otherwise there than by its linker, which a table of all symbols, or the program database, knows
+/// better.
+fn standing(symbol: &Symbol<'_>) -> Standing {
+    let (is_default_of_weak, is_export) = (symbol.name.starts_with(b".weak."), symbol.table == SymbolTable::Exports);
+    (is_default_of_weak, is_export, symbol.type_rank, symbol.size == 0, symbol.binding_rank)
 }
 
 /// Adds a file's symbols that lie in code. `as_table` says how those of its full table count, for a file in a file.

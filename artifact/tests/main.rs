@@ -44,6 +44,7 @@ mod threads;
 mod variants;
 mod windows;
 mod windows_bad_input;
+mod windows_exports;
 mod windows_frames;
 mod windows_hybrid;
 mod windows_identity;

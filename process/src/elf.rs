@@ -4,6 +4,8 @@
 //!
 //! It reads through a function, so that the same code serves files and the memory of a process.
 
+use core::ops::Range;
+
 use symseal_module::{DebugId, Svma};
 
 const HEADER_BYTES: usize = 64;
@@ -20,6 +22,8 @@ const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 const PF_X: u32 = 1;
 const NT_GNU_BUILD_ID: u32 = 3;
+/// The longest note of a build-id: its head, its name, and 64 bytes.
+const BUILD_ID_NOTE_BYTES: u64 = 16 + 64;
 
 /// Why an image was not understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -137,16 +141,43 @@ impl ElfImage {
 
     /// The build-id in the image's notes. `read(segment, out)` fills `out` from that segment's start on,
     /// or says false.
+    ///
+    /// Where no segment of notes has one, a note right behind such a segment counts: Go's linker (1.24 and later) has its own id in the
+    /// segment, and the build-id behind it.
     pub fn build_id(&self, mut read: impl FnMut(&Segment, &mut [u8]) -> bool) -> Option<DebugId> {
-        let notes = self.segments.iter().filter(|segment| segment.kind == PT_NOTE);
-        notes.filter(|segment| segment.file_bytes <= MAX_NOTE_BYTES).find_map(|segment| {
-            let mut bytes = vec![0; usize::try_from(segment.file_bytes).ok()?];
-            if !read(segment, &mut bytes) {
-                return None;
-            }
-            build_id_in(&bytes, segment.align)
+        let is_of_notes = |segment: &&Segment| segment.kind == PT_NOTE && segment.file_bytes <= MAX_NOTE_BYTES;
+        let of_notes: Vec<&Segment> = self.segments.iter().filter(is_of_notes).collect();
+        let mut first_bytes = |segment: &Segment, bytes: u64| {
+            let mut notes = vec![0; usize::try_from(bytes).ok()?];
+            read(segment, &mut notes).then_some(notes)
+        };
+        let within =
+            of_notes.iter().find_map(|segment| build_id_in(&first_bytes(segment, segment.file_bytes)?, segment.align));
+        within.or_else(|| {
+            of_notes.iter().find_map(|segment| {
+                let behind = self.note_behind(segment)?;
+                let notes = first_bytes(segment, behind.end)?;
+                build_id_of(notes.get(usize::try_from(behind.start).ok()?..)?)
+            })
         })
     }
+
+    /// Where a note of a build-id may lie behind a segment of notes, in bytes from that segment's beginning: no further than what is loaded with it.
+    fn note_behind(&self, notes: &Segment) -> Option<Range<u64>> {
+        let start = notes.file_bytes.checked_next_multiple_of(4)?;
+        let room = |loaded: &Segment| {
+            let at = notes.svma.0.checked_sub(loaded.svma.0)?;
+            loaded.file_bytes.checked_sub(at).filter(|room| *room > start)
+        };
+        let room = self.loaded().find_map(room)?;
+        Some(start..start.saturating_add(BUILD_ID_NOTE_BYTES).min(room))
+    }
+}
+
+/// The build-id of a note that is nothing else.
+fn build_id_of(note: &[u8]) -> Option<DebugId> {
+    let is_build_id = u32_at(note, 0)? == 4 && u32_at(note, 8)? == NT_GNU_BUILD_ID && note.get(12..16)? == b"GNU\0";
+    if is_build_id { build_id_in(note, 4) } else { None }
 }
 
 /// The build-id among notes whose parts are aligned to `align` bytes (4, or 8 where the segment says so).
@@ -282,6 +313,29 @@ mod tests {
         assert_eq!(build_id_in(&notes, 4).unwrap().to_string(), "ab".repeat(20));
         let wide = [note(b"GNU\0", 5, &[1; 12], 8), note(b"GNU\0", 3, &[0xcd; 20], 8)].concat();
         assert_eq!(build_id_in(&wide, 8).unwrap().to_string(), "cd".repeat(20));
+    }
+
+    #[test]
+    fn a_build_id_right_behind_the_segment_of_notes_counts_as_far_as_it_is_loaded() {
+        let go = note(b"Go\0\0", 4, b"an id of Go's own, 25 byte", 4);
+        let (first, gnu) = (0x200, note(b"GNU\0", NT_GNU_BUILD_ID, &[0xab; 20], 4));
+        let build = |behind: &[u8], loaded: u64| {
+            let length = go.len() as u64;
+            let mut bytes = image(&[
+                [u64::from(PT_LOAD), 5, 0, 0x40_0000, loaded, loaded],
+                [u64::from(PT_NOTE), 4, first, 0x40_0000 + first, length, length],
+            ]);
+            bytes.resize(first as usize, 0);
+            bytes.extend(go.iter().chain(behind));
+            bytes.resize(0x1000, 0xcc);
+            read(&bytes).unwrap().build_id(|segment, out| copy(&bytes, segment.offset, out)).map(|id| id.to_string())
+        };
+        let end = first + (go.len() + gnu.len()) as u64;
+        assert_eq!(build(&gnu, 0x1000), Some("ab".repeat(20)));
+        assert_eq!(build(&gnu, end), Some("ab".repeat(20)));
+        assert_eq!(build(&gnu, end - 1), None, "it is not loaded whole");
+        assert_eq!(build(&note(b"GNU\0", 1, &[0xab; 20], 4), 0x1000), None);
+        assert_eq!(build(&[&[1; 4][..], &gnu].concat(), 0x1000), None, "it is not right behind");
     }
 
     #[test]

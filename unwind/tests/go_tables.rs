@@ -93,6 +93,26 @@ fn check(architecture: &str, linker: Linker) {
     assert!(architecture != "amd64" || saved * 2 > compared, "{saved} of {compared}");
 }
 
+/// What `.debug_frame` says of it is true before it changes stacks, and its one call comes after that.
+#[test]
+fn the_function_that_changes_stacks_for_good_is_a_gap_whatever_debug_frame_says() {
+    use object::{Object, ObjectSymbol};
+    let directory = tempfile::tempdir().expect("a directory");
+    let Some(binary) = program(directory.path(), "amd64", Linker::Gcc) else { return };
+    let parts = binary.parts();
+    let debug_frame = object_debug_frame(&binary);
+    let bytes = compile(&Input { debug_frame: Some((0, &debug_frame)), ..parts.input() }).expect("a table").bytes;
+    let table = Table::open(&bytes).expect("a table");
+    let file = object::File::parse(binary.bytes.as_slice()).expect("an ELF file");
+    let rules = |name: &str| {
+        let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name)).expect(name);
+        let start = symbol.address() - binary.image_base.0;
+        let rules = (start..start + symbol.size()).filter_map(|at| table.rule(Rva(at)));
+        rules.filter(|rule| rule.kind() != Some(Kind::Gap)).count()
+    };
+    assert_eq!((rules("runtime.mcall"), rules("runtime.systemstack") > 0), (0, true));
+}
+
 /// The section, decompressed.
 fn object_debug_frame(binary: &Binary) -> Vec<u8> {
     use object::{Object, ObjectSection};

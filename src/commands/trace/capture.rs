@@ -19,7 +19,7 @@ use crate::output_file::OutputFile;
   trace-capture --pid 1234 --output trace.jsonl
   trace-capture --pid $(pidof app) --output trace.jsonl.zst
 
-The process is stopped for a fraction of a millisecond a thread (0.1 to 0.5 ms on a busy machine) and goes on unharmed. The trace holds stack bytes, and so whatever
+The process is stopped for a fraction of a millisecond a thread (several where they or others keep the processors busy) and goes on unharmed. The trace holds stack bytes, and so whatever
 secrets lie on the stack; of threads of Go programs also the stack of the goroutine that they work for. A name that ends in .gz or .zst is compressed; without --output the trace goes to standard output.")]
 pub struct Args {
     /// The process.

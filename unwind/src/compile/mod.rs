@@ -352,6 +352,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let _ = compiler.pieces.try_reserve(expected_rows(bytes));
         compiler.entries(fdes, reader, evaluator);
     }
+    go::leave_out(input, &mut compiler);
     if let Some((address, bytes)) = &readable(input.debug_frame, false) {
         let (address, bytes) = (*address, &**bytes);
         let bases = bases.set_eh_frame(address);

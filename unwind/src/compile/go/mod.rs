@@ -44,6 +44,21 @@ const SIGNAL_ENTRY: &[u8] = b"runtime.sigtramp";
 /// Functions that are entered by C's convention. (Go, `runtime/cgo/asm_amd64.s`, `runtime/asm_amd64.s`, `runtime/sys_linux_amd64.s`)
 const ENTERED_FROM_C: [&[u8]; 3] = [b"crosscall2", b"runtime.cgocallback", SIGNAL_ENTRY];
 
+/// Changes to the stack of its thread for good: its one call is made on that one, of which nothing that is said of its own frame is true. Others of its like
+/// may be called on the stack that they would change to.
+const ONE_WAY: &[u8] = b"runtime.mcall";
+
+/// Keeps from `.debug_frame` the function of which that says what it cannot know.
+pub(super) fn leave_out(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let Some(table) = input.debug_frame.and_then(|_| place::open(input)) else { return };
+    for function in table.functions().filter(|function| function.flags & WRITES_STACK_POINTER != 0) {
+        let range = function.start..function.end;
+        if range.start < range.end && table.name(&function) == Some(ONE_WAY) && compiler.claims.is_code(&range) {
+            compiler.claims.claim(range);
+        }
+    }
+}
+
 /// Adds the rules of the functions that the table describes and nothing else has spoken for.
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some((_, bytes)) = input.pclntab.filter(|_| matches!(input.arch, Arch::X86_64 | Arch::Aarch64)) else { return };
