@@ -106,7 +106,7 @@ fn the_function_that_changes_stacks_for_good_is_a_gap_whatever_debug_frame_says(
     let file = object::File::parse(binary.bytes.as_slice()).expect("an ELF file");
     let rules = |name: &str| {
         let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name)).expect(name);
-        let start = symbol.address() - binary.image_base.0;
+        let start = symbol.address() - parts.image_base.0;
         let rules = (start..start + symbol.size()).filter_map(|at| table.rule(Rva(at)));
         rules.filter(|rule| rule.kind() != Some(Kind::Gap)).count()
     };
