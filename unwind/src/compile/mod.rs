@@ -352,7 +352,10 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let _ = compiler.pieces.try_reserve(expected_rows(bytes));
         compiler.entries(fdes, reader, evaluator);
     }
-    go::leave_out(input, &mut compiler);
+    let go_table = go::open(input);
+    if let Some(table) = &go_table {
+        go::leave_out(table, &mut compiler);
+    }
     if let Some((address, bytes)) = &readable(input.debug_frame, false) {
         let (address, bytes) = (*address, &**bytes);
         let bases = bases.set_eh_frame(address);
@@ -367,7 +370,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }
-    go::rules(input, &mut compiler);
+    go::rules(input, go_table.as_ref(), &mut compiler);
     exidx::rules(input, &mut compiler);
     if matches!(input.arch, Arch::Riscv64 | Arch::Arm) {
         functions::rules(input, &mut compiler);

@@ -22,20 +22,10 @@ use std::process::Command;
 use elf::Binary;
 use object::{Object, ObjectSymbol};
 use process::Process;
-use symseal_module::{Avma, FrameEdge, StopReason, Svma, UnwindMethod};
+use symseal_module::{FrameEdge, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::go_runtime;
-use symseal_unwind::{Cache, Frame, Memory, Registers, unwind};
+use symseal_unwind::{Cache, Frame, Registers, unwind};
 use tracee::{Instant, Stop, Tracee};
-
-/// The process itself: a debugger has all of its memory.
-struct Live<'t>(&'t Tracee);
-
-impl Memory for Live<'_> {
-    fn read_u64(&self, address: Avma) -> Option<u64> {
-        let mut bytes = [0; 8];
-        (self.0.read(address.0, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
-    }
-}
 
 /// Releases of Go with different runtimes: the first one with a register for the goroutine, some between, and the one that is installed.
 const RELEASES: [&str; 4] = ["go1.17.13", "go1.19.13", "go1.21.13", "local"];
@@ -119,9 +109,9 @@ fn check(tracee: &Tracee, scene: &Scene, inner: &[u64], from: &str) {
 
     let mut frames = vec![Frame::EMPTY; 64];
     let alone = modules.clone().without_go_runtimes();
-    let alone = unwind(&alone, &registers, &Live(tracee), &mut Cache::new(), &mut frames);
+    let alone = unwind(&alone, &registers, &tracee, &mut Cache::new(), &mut frames);
     assert_ne!(alone.stop, StopReason::EndOfStack, "what the stack of the thread says by itself");
-    let walk = unwind(&modules, &registers, &Live(tracee), &mut Cache::new(), &mut frames);
+    let walk = unwind(&modules, &registers, &tracee, &mut Cache::new(), &mut frames);
     frames.truncate(walk.frames);
     let shown: Vec<String> =
         frames.iter().map(|frame| format!("{:#x} {} {}", frame.pc.0, frame.method, name(frame))).collect();

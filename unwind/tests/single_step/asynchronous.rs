@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use object::{Object, ObjectSymbol};
-use symseal_module::{Avma, FrameEdge, StopReason};
-use symseal_unwind::{Cache, Frame, Memory, Options, unwind, unwind_with};
+use symseal_module::{FrameEdge, StopReason};
+use symseal_unwind::{Cache, Frame, Options, unwind, unwind_with};
 
 use crate::process::Process;
 use crate::shadow::Shadow;
@@ -24,16 +24,6 @@ const VARIANTS: [&[&str]; 3] = [&["-O0"], &["-O1", "-fno-omit-frame-pointer"], &
 const ASYNCHRONOUS: [&str; 4] = ["finish", "descend", "descend_resume", "other_resume"];
 /// What they call in every variant.
 const WORK: &str = "work";
-
-/// All of the process, as a debugger sees it.
-struct Live<'t>(&'t Tracee);
-
-impl Memory for Live<'_> {
-    fn read_u64(&self, address: Avma) -> Option<u64> {
-        let mut bytes = [0; 8];
-        (self.0.read(address.0, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
-    }
-}
 
 /// What was compared.
 #[derive(Default)]
@@ -59,7 +49,7 @@ fn run(program: &Path) -> Result<Seen, Error> {
     let mut frames = vec![Frame::EMPTY; 128];
     let options = Options { continuations: true, ..Options::default() };
     loop {
-        let walk = unwind_with(&process.modules, &registers_of(&raw), &Live(&tracee), &mut cache, &mut frames, options);
+        let walk = unwind_with(&process.modules, &registers_of(&raw), &tracee, &mut cache, &mut frames, options);
         let found = &frames[..walk.frames];
         let functions: Vec<String> = found.iter().map(|frame| function_of(&process.name(frame))).collect();
         let is_asynchronous = |name: &String| ASYNCHRONOUS.contains(&name.as_str());
@@ -86,7 +76,7 @@ fn run(program: &Path) -> Result<Seen, Error> {
         }
         // Nobody who does not ask gets them, and the stack is the same.
         let mut alone = vec![Frame::EMPTY; 128];
-        let plain = unwind(&process.modules, &registers_of(&raw), &Live(&tracee), &mut cache, &mut alone);
+        let plain = unwind(&process.modules, &registers_of(&raw), &tracee, &mut cache, &mut alone);
         assert_eq!((&alone[..plain.frames], plain.stop), (&found[..walk.physical()], walk.stop));
         let mut code = [0; 16];
         tracee.read(raw.rip, &mut code);

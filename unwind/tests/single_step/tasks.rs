@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use symseal_module::{Avma, FrameEdge, StopReason};
-use symseal_unwind::{Cache, Frame, Memory, Options, unwind_with};
+use symseal_module::{FrameEdge, StopReason};
+use symseal_unwind::{Cache, Frame, Options, unwind_with};
 
 use crate::process::Process;
 use crate::tracee::{Stop, Tracee};
@@ -27,16 +27,6 @@ const WAITING: [&[&str]; 7] = [
     &[],
     &[],
 ];
-
-/// All of the process, as a debugger sees it.
-struct Live<'t>(&'t Tracee);
-
-impl Memory for Live<'_> {
-    fn read_u64(&self, address: Avma) -> Option<u64> {
-        let mut bytes = [0; 8];
-        (self.0.read(address.0, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
-    }
-}
 
 /// The program; `None` if tokio is not at hand.
 fn program(directory: &Path, profile: &[&str], output: &str, dwarf: u8) -> Option<PathBuf> {
@@ -70,7 +60,7 @@ fn check(program: &Path) -> Result<(), std::io::Error> {
         let process = Process::of(&tracee);
         let mut frames = vec![Frame::EMPTY; 256];
         let registers = registers_of(&tracee.registers()?);
-        let walk = unwind_with(&process.modules, &registers, &Live(&tracee), &mut Cache::new(), &mut frames, options);
+        let walk = unwind_with(&process.modules, &registers, &tracee, &mut Cache::new(), &mut frames, options);
         frames.truncate(walk.frames);
         let names: Vec<String> = frames.iter().map(|frame| process.name(frame)).collect();
         assert_eq!(walk.stop, StopReason::EndOfStack, "{names:#?}");

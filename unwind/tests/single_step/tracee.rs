@@ -6,6 +6,9 @@ use std::io::{Error, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use symseal_module::Avma;
+use symseal_unwind::Memory;
+
 /// The registers of the stopped process.
 pub(crate) type Instant = libc::user_regs_struct;
 
@@ -27,6 +30,14 @@ pub(crate) enum Stop {
 /// The child's status where it may not be traced.
 const FORBIDDEN: i32 = 126;
 const BREAKPOINT: u8 = 0xcc;
+
+/// All of the process, as a debugger sees it.
+impl Memory for Tracee {
+    fn read_u64(&self, address: Avma) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.read(address.0, &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
+    }
+}
 
 impl Tracee {
     /// Starts `program` with one argument, stopped at its first instruction. [`ErrorKind::PermissionDenied`] says that this machine

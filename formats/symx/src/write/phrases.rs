@@ -186,7 +186,7 @@ fn frequent_pairs(text: &[u16], phrases: &[Vec<u8>], most: usize) -> Vec<(Revers
     pairs
 }
 
-/// Numbers by pairs. To count pairs is most of learning, and takes a third of the time of a map that is made for any key.
+/// Numbers by pairs. To count pairs is most of learning, for which a map that is made for any key is slow.
 struct PairTable {
     /// A pair and its number, at the first free place from where its product with a constant leads; pair [`FREE`] elsewhere. A power of two of them.
     slots: Vec<(u32, u32)>,

@@ -48,9 +48,17 @@ const ENTERED_FROM_C: [&[u8]; 3] = [b"crosscall2", b"runtime.cgocallback", SIGNA
 /// may be called on the stack that they would change to.
 const ONE_WAY: &[u8] = b"runtime.mcall";
 
+/// The table of a program of Go; `None` where there is none that can be read.
+pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
+    if has_table(input) { place::open(input) } else { None }
+}
+
+fn has_table(input: &Input<'_>) -> bool {
+    input.pclntab.is_some() && matches!(input.arch, Arch::X86_64 | Arch::Aarch64)
+}
+
 /// Keeps from `.debug_frame` the function of which that says what it cannot know.
-pub(super) fn leave_out(input: &Input<'_>, compiler: &mut Compiler<'_>) {
-    let Some(table) = input.debug_frame.and_then(|_| place::open(input)) else { return };
+pub(super) fn leave_out(table: &Table<'_>, compiler: &mut Compiler<'_>) {
     for function in table.functions().filter(|function| function.flags & WRITES_STACK_POINTER != 0) {
         let range = function.start..function.end;
         if range.start < range.end && table.name(&function) == Some(ONE_WAY) && compiler.claims.is_code(&range) {
@@ -60,9 +68,9 @@ pub(super) fn leave_out(input: &Input<'_>, compiler: &mut Compiler<'_>) {
 }
 
 /// Adds the rules of the functions that the table describes and nothing else has spoken for.
-pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
-    let Some((_, bytes)) = input.pclntab.filter(|_| matches!(input.arch, Arch::X86_64 | Arch::Aarch64)) else { return };
-    let Some(table) = place::open(input) else {
+pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut Compiler<'_>) {
+    let Some((_, bytes)) = input.pclntab.filter(|_| has_table(input)) else { return };
+    let Some(table) = table else {
         const UNREADABLE: &str = "Go's table of functions: of an unknown version, damaged, or of other code";
         return compiler.report.count_unfollowed(None, UNREADABLE);
     };
@@ -83,7 +91,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         let name = table.name(&function).unwrap_or_default();
         let is_entered_from_c = ENTERED_FROM_C.contains(&name);
         let keeps_goroutine = has_goroutine_register && !is_entered_from_c;
-        let Some((mut rules, end)) = frames(input, &table, &function, keeps_goroutine, &mut budget) else {
+        let Some((mut rules, end)) = frames(input, table, &function, keeps_goroutine, &mut budget) else {
             compiler.report.count_unfollowed(Some(range), "Go's table of functions: distances that cannot be read");
             continue;
         };

@@ -20,7 +20,7 @@ mod at {
 }
 
 /// A table whose header is sound.
-pub(super) struct Table<'t> {
+pub(in super::super) struct Table<'t> {
     bytes: &'t [u8],
     magic: u32,
     /// Bytes of the smallest instruction, which distances of addresses are counted in.
