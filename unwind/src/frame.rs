@@ -7,9 +7,9 @@ use symseal_module::{Avma, FrameEdge, StopReason, UnwindMethod};
 pub struct Registers {
     /// Program counter, an actual address.
     pub pc: u64,
-    /// Stack pointer.
+    /// Stack pointer. On aarch64 its top byte may be a tag: memory is read at addresses without.
     pub sp: u64,
-    /// Frame pointer register (rbp, x29, $30, ebp, s0, r11), whether or not the code uses it as one. 0 stands for an unknown one, unless
+    /// Frame pointer register (rbp, x29, $30, ebp, s0, r11), with its tag if it has one, whether or not the code uses it as one. 0 stands for an unknown one, unless
     /// `general` has it too.
     pub fp: u64,
     /// General registers by DWARF number (x86_64: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8–r15; aarch64: x0–x30; MIPS: $0–$31;
@@ -42,7 +42,7 @@ pub struct Frame {
     /// unknown: in the last frame, and where a frame pointer led on that does not tell it (aarch64). Of a frame that is on no stack
     /// ([`UnwindMethod::AsyncParent`]): the address of what is kept of it: its asynchronous context, the header of its task, or the frame of its coroutine.
     pub cfa: Avma,
-    /// The value of the frame pointer register in this frame; 0 if a rule lost it.
+    /// The value of the frame pointer register in this frame, with its tag if it has one (aarch64); 0 if a rule lost it.
     pub fp: u64,
     /// How this frame was found from its callee.
     pub method: UnwindMethod,

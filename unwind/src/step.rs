@@ -221,7 +221,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             Some(Kind::Register) => register(rule.register()).map(|base| Self::MACHINE.add(base, bytes)),
             Some(Kind::Deref) => {
                 let base = register(rule.register())?;
-                self.read(Self::MACHINE.add(base, bytes)).ok_or(StopReason::TruncatedStack)
+                let cfa = self.read(Self::MACHINE.add(base, bytes)).ok_or(StopReason::TruncatedStack)?;
+                Ok(Self::MACHINE.address(cfa))
             }
             Some(Kind::Plt) => {
                 // The entry pushed its number once the program counter is past the push.
@@ -237,7 +238,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                     Failure::Register => StopReason::RegisterUnknown,
                     Failure::Memory => StopReason::TruncatedStack,
                 });
-                cfa.map(|cfa| cfa & Self::MACHINE.address_mask())
+                cfa.map(|cfa| Self::MACHINE.address(cfa))
             }
             _ => Ok(Self::MACHINE.add(state.sp, bytes)),
         }
@@ -267,12 +268,12 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         };
         let pc = pc.map(|pc| if rule.is_signed() { self.unsigned(pc) } else { pc & !Self::MACHINE.mode_bits });
         let fp = match rule.frame_pointer() {
-            Saved::Same => Ok(self.live_fp()),
+            Saved::Same => Ok(self.kept_fp()),
             Saved::Unknown => Ok(None),
             Saved::At(words) => match if rule.slots_on_fp() { self.live_fp() } else { Some(origin) } {
                 None => Err(StopReason::RegisterUnknown),
                 Some(base) if state.exact && is_stale(rule, Self::slot(base, words), state.sp, cfa) => {
-                    Ok(self.live_fp())
+                    Ok(self.kept_fp())
                 }
                 Some(base) => self.read(Self::slot(base, words)).map(Some).ok_or(StopReason::TruncatedStack),
             },
@@ -292,7 +293,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     pub(crate) fn signal(&self, offset: i64, budget: &mut Budget) -> (Option<u64>, Next) {
         let context = Self::MACHINE.add(self.state.sp, offset);
         let saved = |register| self.read(Self::in_context(context, register)?);
-        match (saved(Self::MACHINE.pc), saved(Self::MACHINE.sp), saved(Self::MACHINE.fp)) {
+        let sp = saved(Self::MACHINE.sp).map(|sp| Self::MACHINE.address(sp));
+        match (saved(Self::MACHINE.pc), sp, saved(Self::MACHINE.fp)) {
             (Some(_), Some(sp), Some(_)) if !self.may_lead_to(sp, budget) => (None, Err(StopReason::StackNotRising)),
             (Some(pc), Some(sp), Some(fp)) => {
                 let method = UnwindMethod::SignalContext;
@@ -320,7 +322,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let Some(base) = self.register(rule.register(), budget) else { return stop(StopReason::RegisterUnknown) };
         let frame = Self::MACHINE.add(base, rule.offset() * Self::WORD);
         let fp = match rule.frame_pointer() {
-            Saved::Same => self.live_fp(),
+            Saved::Same => self.kept_fp(),
             Saved::Unknown => None,
             Saved::At(words) => match self.read(Self::slot(frame, words)) {
                 None => return stop(StopReason::TruncatedStack),
@@ -328,7 +330,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             },
         };
         let pc = Self::slot(frame, words);
-        match (self.read(pc), self.read(Self::slot(pc, to_sp))) {
+        let sp = self.read(Self::slot(pc, to_sp)).map(|sp| Self::MACHINE.address(sp));
+        match (self.read(pc), sp) {
             (Some(_), Some(sp)) if !self.may_lead_to(sp, budget) => stop(StopReason::StackNotRising),
             (Some(pc), Some(sp)) => {
                 let method = UnwindMethod::SignalContext;
@@ -345,7 +348,13 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         rule != Rule::GAP && rule != Rule::NO_TABLE && rule.kind() != Some(Kind::Leaf)
     }
 
+    /// Where the frame pointer leads.
     pub(crate) fn live_fp(&self) -> Option<u64> {
+        self.kept_fp().map(|fp| Self::MACHINE.address(fp))
+    }
+
+    /// The value of its register, which may be no pointer at all: with a tag, if it has one.
+    fn kept_fp(&self) -> Option<u64> {
         self.state.fp_known.then_some(self.state.fp)
     }
 
@@ -354,7 +363,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     }
 
     pub(crate) fn read(&self, address: u64) -> Option<u64> {
-        read_word::<T>(self.memory, address)
+        read_word::<T>(self.memory, Self::MACHINE.address(address))
     }
 
     /// The address in a pointer that may be signed, or say which instructions are there.
@@ -376,7 +385,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     }
 
     fn in_context(context: u64, register: u8) -> Option<u64> {
-        (Self::MACHINE.context_slot)(register).map(|bytes| context.wrapping_add(bytes) & Self::MACHINE.address_mask())
+        (Self::MACHINE.context_slot)(register).map(|bytes| Self::MACHINE.address(context.wrapping_add(bytes)))
     }
 
     /// Where the machine context is from the stack pointer on, if a signal trampoline is at `pc`.

@@ -67,7 +67,8 @@ pub fn unwind_with(
     out: &mut [Frame],
     options: Options,
 ) -> Walk {
-    let address_bits = options.signature_mask.map_or_else(|| modules.address_bits(registers.sp), |mask| !mask);
+    let sp = modules.arch().machine().address(registers.sp);
+    let address_bits = options.signature_mask.map_or_else(|| modules.address_bits(sp), |mask| !mask);
     let settings = Settings { address_bits, scan: options.scan, continuations: options.continuations };
     match modules.arch() {
         Arch::X86_64 => walk::<X86_64>(modules, registers, memory, cache, out, settings),
@@ -88,6 +89,15 @@ fn walk<T: Target>(
     out: &mut [Frame],
     settings: Settings,
 ) -> Walk {
+    // Stack pointers are compared everywhere: a tag is taken off at once.
+    let untagged;
+    let registers = match T::MACHINE.address(registers.sp) {
+        sp if T::MACHINE.tag_bits > 0 && sp != registers.sp => {
+            untagged = Registers { sp, ..*registers };
+            &untagged
+        }
+        _ => registers,
+    };
     let mut state = State::of::<T>(registers);
     let mut budget = step::Budget::new();
     let mut hint = 0;
@@ -138,6 +148,7 @@ fn walk<T: Target>(
         }
         match next {
             Ok(Caller { pc, sp, sp_known, fp, exact, method }) => {
+                let sp = T::MACHINE.address(sp);
                 state = State { pc, sp, sp_known, fp: fp.unwrap_or(0), fp_known: fp.is_some(), exact, method };
             }
             Err(stop) => break (depth, stop),

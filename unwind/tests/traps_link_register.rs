@@ -160,6 +160,78 @@ fn t9_the_mask_of_the_capture_counts_and_a_kernel_address_keeps_its_upper_half()
     assert_eq!(next(0x00a5_8000_1234_5678, Some(0x007f_0000_0000_0000)), 0xffff_8000_1234_5678);
 }
 
+/// A tag of memory tagging, and one of HWASan with the bit by which Swift marks frame pointers.
+const TAGS: [u64; 2] = [0x0b << 56, 0x17 << 56];
+
+#[test]
+fn t9_a_tag_in_the_top_byte_is_no_part_of_where_stack_and_frame_pointer_lead() {
+    let mut section = three_functions();
+    // A frame counted from its frame pointer, which is that of its record.
+    section.fde(0x1100, 0x20, &[vec![0x0c, 29, 32], saved(29, 4), saved(30, 3)]);
+    let table = section.compile().bytes;
+    let process = Process::new(&table);
+    for tag in TAGS {
+        // Through a rule from the stack pointer, two from tagged frame pointers, and the end.
+        let memory = Words::default().with(&[
+            (SP, tag | (SP + 64)),
+            (SP + 8, at(0x1110)),
+            (SP + 64, tag | (SP + 128)),
+            (SP + 72, at(0x1110)),
+            (SP + 128, 0x7777),
+            (SP + 136, at(0x1044)),
+        ]);
+        let registers = Registers { sp: tag | SP, fp: tag | SP, ..registers(0x1010, 0x1010) };
+        let (frames, walk) = process.walk(&registers, &memory);
+        let found: Vec<_> = frames.iter().map(|frame| (frame.pc.0 - cfi::BIAS, frame.cfa.0, frame.fp)).collect();
+        let expected = [
+            (0x1010, SP + 32, tag | SP),
+            (0x1110, SP + 96, tag | (SP + 64)),
+            (0x1110, SP + 160, tag | (SP + 128)),
+            (0x1044, 0, 0x7777),
+        ];
+        assert_eq!((found.as_slice(), walk.stop), (expected.as_slice(), StopReason::EndOfStack), "{tag:x}");
+        // Without a rule, by the frame record; a record below the stack pointer is none, whatever its tag is.
+        let mut dark = Registers { pc: at(0x1804), ..registers };
+        dark.general[LINK] = Some(dark.pc);
+        assert_eq!(process.pcs(&dark, &memory), (vec![0x1804, 0x1110, 0x1110, 0x1044], StopReason::EndOfStack));
+        let below = Registers { sp: tag | (SP + 8), ..dark };
+        assert_eq!(process.pcs(&below, &memory), (vec![0x1804], StopReason::NoRule));
+    }
+}
+
+#[test]
+fn t9_a_signal_frame_leads_to_a_tagged_stack_and_addresses_of_the_upper_half_keep_it() {
+    let silent = three_functions().compile().bytes;
+    let process = Process::with_code(&silent, Some((0x2000, TRAMPOLINE)));
+    for tag in TAGS {
+        let own = SP - 0x10000;
+        let memory =
+            Words::default().with(&context(SP, &[(32, at(0x1010)), (31, tag | own), (29, tag | own), (30, 7)]));
+        let memory = memory.with(&[(own, 0), (own + 8, at(0x1044))]);
+        let (frames, walk) = process.walk(&registers(0x1024, 0x2004), &memory);
+        let pcs: Vec<u64> = frames.iter().map(|frame| frame.pc.0 - cfi::BIAS).collect();
+        assert_eq!((pcs, walk.stop), (vec![0x1024, 0x2004, 0x1010, 0x1044], StopReason::EndOfStack));
+        assert_eq!((frames[1].cfa, frames[2].cfa, frames[2].fp), (Avma(own), Avma(own + 32), tag | own));
+        // Bit 55 is set: the tag stands in for ones.
+        let upper = 0x0080_7fff_8000_1000;
+        let memory = Words::default().with(&[(upper | 0xff << 56, 0), (upper + 8 | 0xff << 56, at(0x1044))]);
+        let registers = Registers { sp: tag | upper, ..registers(0x1010, 0) };
+        assert_eq!(process.pcs(&registers, &memory), (vec![0x1010, 0x1044], StopReason::EndOfStack));
+    }
+}
+
+/// Without the mask of a capture the bits of a signature are those above every known address, and a tag is no part of one.
+#[test]
+fn t9_the_tag_of_the_stack_pointer_does_not_hide_where_signatures_are() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    section.fde(0x1000, 0x20, &[sign(), cfa_offset(16), saved(29, 2), saved(30, 1)]).fde(0x1040, 0x20, &[end(30)]);
+    let table = section.compile().bytes;
+    let memory = Words::default().with(&[(SP, 0), (SP + 8, at(0x1044) | 0x0035_0000_0000_0000)]);
+    let registers = Registers { sp: 0x0b << 56 | SP, ..registers(0x1010, 0) };
+    let found = Process::new(&table).pcs(&registers, &memory);
+    assert_eq!(found, (vec![0x1010, 0x1044], StopReason::EndOfStack));
+}
+
 /// `mov x8, #139; svc #0`, behind a `nop`.
 const TRAMPOLINE: &[u8] = &[0x1f, 0x20, 0x03, 0xd5, 0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 

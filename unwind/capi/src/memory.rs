@@ -31,7 +31,7 @@ pub struct dwunw_window {
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
-    /// The actual address of the first byte.
+    /// The actual address of the first byte; on aarch64 without a tag in its top byte, whatever the stack pointer has there.
     pub start: u64,
     /// The bytes, in the order of the target's memory.
     pub bytes: *const c_void,

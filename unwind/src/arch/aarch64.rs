@@ -23,6 +23,7 @@ impl Target for Aarch64 {
         frame_records: FrameRecords::InFrame,
         mode_bits: 0,
         signs_return_addresses: true,
+        tag_bits: TAG_BITS,
         slot_words: 2,
         function_alignment: 64,
         instruction_alignment: 4,
@@ -43,6 +44,11 @@ const SP: u8 = 31;
 const LINK: u8 = 30;
 /// The number that AADWARF64 gives the program counter.
 const PC: u8 = 32;
+
+/// The top byte, which Linux lets processes use: memory tags are in its lower half (MTE), and HWASan uses all of it. Kernels and
+/// sanitizers tag addresses of the upper half too, whose bit 55 is set. (Arm ARM, D8.8, "address tagging"; Linux,
+/// Documentation/arch/arm64/tagged-pointers.rst)
+const TAG_BITS: u32 = 8;
 
 const NAMES: [&str; 33] = [
     "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17",

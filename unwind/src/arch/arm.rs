@@ -26,6 +26,7 @@ impl Target for Arm {
         frame_records: FrameRecords::InFrame,
         mode_bits: 1,
         signs_return_addresses: false,
+        tag_bits: 0,
         slot_words: 2,
         function_alignment: 16,
         instruction_alignment: 2,

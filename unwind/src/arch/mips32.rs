@@ -44,6 +44,7 @@ const LITTLE: Machine = Machine {
     // MIPS16 and microMIPS. (MIPS architecture, volume II-B, "ISA mode bit")
     mode_bits: 1,
     signs_return_addresses: false,
+    tag_bits: 0,
     slot_words: 2,
     function_alignment: 16,
     instruction_alignment: 4,

@@ -174,6 +174,8 @@ pub(crate) struct Machine {
     pub(crate) mode_bits: u64,
     /// Return addresses may carry a signature in their upper bits.
     pub(crate) signs_return_addresses: bool,
+    /// The highest bits of a pointer that the processor leaves to programs for tags: in an address they repeat the bit below them.
+    pub(crate) tag_bits: u32,
     /// Words of slots per rule in a table; five slots to a word.
     pub(crate) slot_words: usize,
     /// Bytes that a linker aligns functions to, which bounds the padding between them.
@@ -247,10 +249,17 @@ impl Machine {
         if self.word == 8 { u64::MAX } else { u32::MAX as u64 }
     }
 
-    /// `base` plus `bytes`, as the processor adds.
+    /// The address that `pointer` leads to: itself, without a tag.
+    #[inline(always)]
+    pub(crate) const fn address(&self, pointer: u64) -> u64 {
+        let pointer = pointer & self.address_mask();
+        ((pointer << self.tag_bits) as i64 >> self.tag_bits) as u64
+    }
+
+    /// The address at `bytes` from where `base` leads, as the processor adds.
     #[inline(always)]
     pub(crate) const fn add(&self, base: u64, bytes: i64) -> u64 {
-        base.wrapping_add_signed(bytes) & self.address_mask()
+        self.address(base.wrapping_add_signed(bytes))
     }
 
     /// Whether a call may change `register`, so that its value at a call site is lost.

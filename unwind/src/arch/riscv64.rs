@@ -23,6 +23,7 @@ impl Target for Riscv64 {
         frame_records: FrameRecords::UnderPointer,
         mode_bits: 0,
         signs_return_addresses: false,
+        tag_bits: 0,
         slot_words: 3,
         function_alignment: 16,
         instruction_alignment: 2,

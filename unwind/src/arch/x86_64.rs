@@ -22,6 +22,7 @@ impl Target for X86_64 {
         frame_records: FrameRecords::BelowCfa,
         mode_bits: 0,
         signs_return_addresses: false,
+        tag_bits: 0,
         slot_words: 1,
         function_alignment: 16,
         instruction_alignment: 1,

@@ -92,6 +92,15 @@ fn every_instruction_in_large_frames_of_aarch64_gives_the_whole_stack() {
 }
 
 #[test]
+fn t9_every_instruction_on_a_tagged_stack_of_aarch64_gives_the_whole_stack() {
+    let signed = ["-O2", "-mbranch-protection=standard", "-march=armv8.3-a"];
+    let programs: [(&str, &[&str]); 3] = [("-O0", &["-O0"]), ("-O2", &["-O2"]), ("-O2 signed", &signed)];
+    for (name, options) in programs {
+        check_program(&AARCH64, (&format!("tagged {name}"), options), "cross_step/tagged.c", 2);
+    }
+}
+
+#[test]
 fn every_instruction_of_mips_programs_gives_the_whole_stack() {
     check(&MIPS);
 }

@@ -10,7 +10,7 @@ use crate::gdb::{Emulated, Stop};
 use crate::platform::Platform;
 use crate::program::Program;
 use crate::score::Score;
-use crate::shadow::{self, Expected, Shadow};
+use crate::shadow::{self, Expected, Shadow, without_tag};
 use crate::stack::Stack;
 
 /// `bx lr` of ARM, the whole of a function of the program.
@@ -128,7 +128,8 @@ impl<'p> Run<'p> {
         let general = std::array::from_fn(|at| numbers.get(at).copied().filter(|_| at < in_use));
         // The status register comes last.
         let is_thumb = arch == Arch::Arm && numbers.last().is_some_and(|status| status >> 5 & 1 == 1);
-        Ok((Registers { pc, sp, fp, general }, shadow::Registers { pc, sp, fp, link, syscall, is_thumb }))
+        let known = shadow::Registers { pc, sp: without_tag(arch, sp), fp, link, syscall, is_thumb };
+        Ok((Registers { pc, sp, fp, general }, known))
     }
 
     fn executed(&mut self, word: u32, before: &shadow::Registers, after: &shadow::Registers, resumes: Option<u64>) {
@@ -178,7 +179,7 @@ impl<'p> Run<'p> {
         (0..0x1000).step_by(4).map(|more| now.sp + more).find_map(|frame| {
             let context = self.platform.contexts.iter().map(|offset| frame + offset).find(|context| {
                 saved(*context, arch.program_counter()) == interrupted.pc
-                    && saved(*context, arch.stack_pointer()) == interrupted.sp
+                    && without_tag(arch, saved(*context, arch.stack_pointer())) == interrupted.sp
             })?;
             Some(((frame, stack.word(arch, frame)), context))
         })

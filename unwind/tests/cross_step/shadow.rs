@@ -19,6 +19,7 @@ pub(crate) struct Expected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Registers {
     pub(crate) pc: u64,
+    /// Without a tag.
     pub(crate) sp: u64,
     pub(crate) fp: u64,
     /// The link register, or where calls push the return address, the word on top of the stack.
@@ -39,6 +40,11 @@ enum Entry {
 
 /// The bits of an address in a program under qemu-aarch64.
 const ADDRESS_BITS: u64 = (1 << 48) - 1;
+
+/// The address that a pointer of a process leads to: on aarch64 its top byte may be a tag.
+pub(crate) fn without_tag(arch: Arch, pointer: u64) -> u64 {
+    if arch == Arch::Aarch64 { pointer & !(0xff << 56) } else { pointer }
+}
 
 impl Entry {
     fn is_below(&self, stack_pointer: u64) -> bool {
@@ -84,7 +90,7 @@ impl Shadow {
                         pc: saved(arch.program_counter()),
                         exact: true,
                         fp: saved(arch.frame_pointer()),
-                        cfa_below: saved(arch.stack_pointer()),
+                        cfa_below: without_tag(arch, saved(arch.stack_pointer())),
                     }
                 }
             };
