@@ -544,7 +544,7 @@ typedef struct dwunw_window {
    */
   uint32_t reserved;
   /*
-   The actual address of the first byte.
+   The actual address of the first byte; on aarch64 without a tag in its top byte, whatever the stack pointer has there.
    */
   uint64_t start;
   /*
@@ -626,7 +626,7 @@ typedef struct dwunw_capture_request {
    */
   uint32_t window_count;
   /*
-   sizeof(dwunw_frame) of the caller: what one element of frames takes.
+   sizeof(dwunw_frame) of the caller: what one element of frames takes, a multiple of 8.
    */
   uint32_t frame_size;
   /*
@@ -726,7 +726,8 @@ typedef struct dwunw_module {
    */
   uint32_t flags;
   /*
-   The actual address of its first page: where the lowest loaded segment is mapped.
+   The actual address of its first page: where the lowest loaded segment is mapped. Without any file it may be the address of any byte;
+   with one, a start that is not whole pages (of 4,096 bytes) away from where the file says is DWUNW_STATUS_BAD_ARGUMENT.
    */
   uint64_t start;
   /*

@@ -74,7 +74,7 @@ pub struct dwunw_capture_request {
     pub windows: *const dwunw_window,
     /// How many windows.
     pub window_count: u32,
-    /// sizeof(dwunw_frame) of the caller: what one element of frames takes.
+    /// sizeof(dwunw_frame) of the caller: what one element of frames takes, a multiple of 8.
     pub frame_size: u32,
     /// Where the frames go, the innermost first.
     pub frames: *mut dwunw_frame,
@@ -164,8 +164,8 @@ unsafe fn capture(
     let continuations = request.flags & DWUNW_CAPTURE_CONTINUATIONS != 0;
     let options = DWUNW_CAPTURE_SCAN | DWUNW_CAPTURE_CONTINUATIONS;
     let is_known = request.flags & !(DWUNW_CAPTURE_STOP_TARGET | DWUNW_CAPTURE_READ_TARGET | options) == 0;
-    let fits = sized::is_stride_of::<dwunw_frame>(request.frame_size);
-    if !is_known || !fits || request.frames.is_null() || !request.frames.is_aligned() || request.max_frames == 0 {
+    sized::stride_of::<dwunw_frame>(request.frame_size)?;
+    if !is_known || request.frames.is_null() || !request.frames.is_aligned() || request.max_frames == 0 {
         return Err(S::BadArgument);
     }
     if stops && (!reads_target || !request.registers.is_null()) || reads_target && request.pid <= 0 || request.tid < 0 {

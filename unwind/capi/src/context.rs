@@ -55,7 +55,8 @@ pub struct dwunw_module {
     pub struct_size: u32,
     /// DWUNW_MODULE_LENT, DWUNW_MODULE_VERIFY.
     pub flags: u32,
-    /// The actual address of its first page: where the lowest loaded segment is mapped.
+    /// The actual address of its first page: where the lowest loaded segment is mapped. Without any file it may be the address of any byte;
+    /// with one, a start that is not whole pages (of 4,096 bytes) away from where the file says is DWUNW_STATUS_BAD_ARGUMENT.
     pub start: u64,
     /// The actual address after its last byte; 0 where the files say it.
     pub end: u64,

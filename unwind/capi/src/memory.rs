@@ -135,9 +135,7 @@ impl CaptureMemory {
         if count > 0 {
             // SAFETY: the caller's contract, here and below.
             let first = unsafe { sized::read(windows) }?;
-            if !sized::is_stride_of::<dwunw_window>(first.struct_size) {
-                return Err(S::BadArgument);
-            }
+            sized::stride_of::<dwunw_window>(first.struct_size)?;
             memory.stride = first.struct_size as usize;
             memory.first = Window::of(&first)?;
             for at in 1..count {

@@ -11,6 +11,9 @@ use crate::elf::ElfImage;
 use crate::files::{Content, File};
 use crate::status::dwunw_status as S;
 
+/// The smallest page of the processors that there are: a file is mapped by pages, so what lies in one keeps its place there.
+const PAGE: u64 = 4096;
+
 /// A module of a context.
 pub(crate) struct Module {
     pub(crate) number: u32,
@@ -35,10 +38,14 @@ impl Module {
         };
         module.image_base = base;
         module.bias = start.wrapping_sub(base);
+        // Rules and names that are a few bytes off are worse than none. A range without files may begin anywhere.
+        if !module.files.is_empty() && !module.bias.is_multiple_of(PAGE) {
+            return Err(S::BadArgument);
+        }
         if end == 0 {
             // Mappings end at a page.
             let last = last.ok_or(S::BadArgument)?.wrapping_add(module.bias);
-            module.end = last.checked_next_multiple_of(4096).ok_or(S::BadArgument)?;
+            module.end = last.checked_next_multiple_of(PAGE).ok_or(S::BadArgument)?;
         }
         if module.end <= module.start { Err(S::BadArgument) } else { Ok(module) }
     }

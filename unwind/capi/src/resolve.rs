@@ -155,12 +155,12 @@ unsafe fn resolve(
     let context = unsafe { context.as_ref() }.ok_or(S::BadArgument)?;
     // SAFETY: likewise.
     let request = unsafe { sized::read(request) }?;
-    let strides_fit = sized::is_stride_of::<dwunw_frame>(request.frame_size)
-        && sized::is_stride_of::<dwunw_symbol>(request.symbol_size);
+    sized::stride_of::<dwunw_frame>(request.frame_size)?;
+    sized::stride_of::<dwunw_symbol>(request.symbol_size)?;
     let frames_fit = request.frame_count == 0 || (!request.frames.is_null() && request.frames.is_aligned());
     let symbols_fit = request.max_symbols == 0 || (!request.symbols.is_null() && request.symbols.is_aligned());
     let text_fits = request.text_size == 0 || !request.text.is_null();
-    if !strides_fit || !frames_fit || !symbols_fit || !text_fits || isize::try_from(request.text_size).is_err() {
+    if !frames_fit || !symbols_fit || !text_fits || isize::try_from(request.text_size).is_err() {
         return Err(S::BadArgument);
     }
     let modules = context.published.read(request.symbols as usize);

@@ -50,7 +50,11 @@ pub(crate) unsafe fn write<T: Sized32>(to: *mut T, value: T) -> Result<(), dwunw
     Ok(())
 }
 
-/// Whether elements of `size` bytes can hold a `T` each, one after the other.
-pub(crate) fn is_stride_of<T: Sized32>(size: u32) -> bool {
-    (size as usize) >= size_of::<T>() && (size as usize).is_multiple_of(align_of::<T>())
+/// Whether elements of `size` bytes, as an array of the caller has them, can hold a `T` each, one after the other.
+pub(crate) fn stride_of<T: Sized32>(size: u32) -> Result<(), dwunw_status> {
+    match size as usize {
+        size if size < size_of::<T>() => Err(dwunw_status::StructTooSmall),
+        size if !size.is_multiple_of(align_of::<T>()) => Err(dwunw_status::BadArgument),
+        _ => Ok(()),
+    }
 }

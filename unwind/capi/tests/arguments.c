@@ -104,7 +104,8 @@ int main(int argc, char **argv) {
     REFUSED(windows, NULL, DWUNW_STATUS_BAD_ARGUMENT);
     REFUSED(window_count, UINT32_MAX, DWUNW_STATUS_BAD_ARGUMENT);
     REFUSED(frames, NULL, DWUNW_STATUS_BAD_ARGUMENT);
-    REFUSED(frame_size, sizeof(dwunw_frame) - 8, DWUNW_STATUS_BAD_ARGUMENT);
+    REFUSED(frame_size, sizeof(dwunw_frame) - 8, DWUNW_STATUS_STRUCT_TOO_SMALL);
+    REFUSED(frame_size, 0, DWUNW_STATUS_STRUCT_TOO_SMALL);
     REFUSED(frame_size, sizeof(dwunw_frame) + 1, DWUNW_STATUS_BAD_ARGUMENT);
     REFUSED(max_frames, 0, DWUNW_STATUS_BAD_ARGUMENT);
     REFUSED(max_frames, DWUNW_DEFAULT_FRAMES + 1, DWUNW_STATUS_BAD_SCRATCH);
@@ -255,6 +256,20 @@ int main(int argc, char **argv) {
     module = (dwunw_module){.struct_size = sizeof module, .start = 0x10000000, .elf = elf, .elf_size = size};
     CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_OK);
     CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_ADDRESS_IN_USE);
+
+    /* A file is mapped by pages; code that was generated lies anywhere. */
+    const uint64_t askew[] = {1, 2, 8, 2048, 4095};
+    for (size_t at = 0; at < sizeof askew / sizeof *askew; at++) {
+        module.start = 0x20000000 + askew[at];
+        CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+        dwunw_module range = {.struct_size = sizeof range, .start = module.start, .end = module.start + 1};
+        dwunw_module_info info = {.struct_size = sizeof info};
+        CHECK_STATUS(dwunw_module_add(context, &range, &info), DWUNW_STATUS_OK);
+        CHECK(info.start == range.start && info.end == range.end && info.unwind == DWUNW_STATUS_NO_UNWIND_DATA);
+        CHECK_STATUS(dwunw_module_remove(context, info.module), DWUNW_STATUS_OK);
+    }
+    module.start = 0x20000000;
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_OK);
     dwunw_shutdown(context);
     dwunw_shutdown(NULL);
     free(elf);

@@ -108,7 +108,12 @@ int main(void) {
     request.frame_count = 0;
     CHECK_STATUS(dwunw_symbol_resolve_batch(context, &request, &result), DWUNW_STATUS_OK);
     request.symbol_size = sizeof symbols[0] - 8;
+    CHECK_STATUS(dwunw_symbol_resolve_batch(context, &request, &result), DWUNW_STATUS_STRUCT_TOO_SMALL);
+    request.symbol_size = sizeof symbols[0] + 4;
     CHECK_STATUS(dwunw_symbol_resolve_batch(context, &request, &result), DWUNW_STATUS_BAD_ARGUMENT);
+    request.symbol_size = sizeof symbols[0];
+    request.frame_size = 4;
+    CHECK_STATUS(dwunw_symbol_resolve_batch(context, &request, &result), DWUNW_STATUS_STRUCT_TOO_SMALL);
     dwunw_shutdown(context);
     printf("%d names are those of dladdr()\n", named);
     return 0;
