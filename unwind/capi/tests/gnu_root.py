@@ -8,6 +8,8 @@ import stat
 import subprocess
 from pathlib import Path
 
+# Bytes of a file that is rather mounted than copied.
+MOST_COPIED = 1 << 18
 PACKAGES = ["gcc", "binutils", "libc6-dev"]
 LLVM = re.compile(r"clang|llvm|\blld\b|lld-|rust", re.I)
 
@@ -56,7 +58,7 @@ class Root:
     def __init__(self, where):
         self.where = Path(where)
         (self.where / "proc").mkdir(parents=True)
-        self.holder, self.options = self._namespace()
+        self.mounted = []
         for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
             # Where they are parts of /usr, the packages' lists do not say so.
             if Path("/", name).is_symlink():
@@ -67,6 +69,7 @@ class Root:
             if path.startswith("/") and not path.startswith(("/usr/share/doc", "/usr/share/man", "/usr/share/locale")):
                 self._take(Path(path))
         (self.where / "tmp").mkdir()
+        self.holder, self.options = self._namespace()
 
     def __enter__(self):
         return self
@@ -78,11 +81,13 @@ class Root:
     def _namespace(self):
         """A process that waits in a namespace of mounts where the root has /proc, as root or as root of a namespace of users, and how to
         enter it. One for all programs: another one's files have names in the same namespace alone."""
-        held = 'mount --rbind /proc "$0/proc" && chroot "$0" /nothing; test $? = 127 && echo ready && exec cat'
+        held = '''mount --rbind /proc "$0/proc" || exit
+            while test $# -gt 0; do mount --bind "$1" "$2" || exit; shift 2; done
+            chroot "$0" /nothing; test $? = 127 && echo ready && exec cat'''
         tried = []
         for unshare, options in (["--mount"], ["--mount"]), (["--map-root-user", "--mount"], ["--user", "--preserve-credentials", "--mount"]):
             try:
-                holder = subprocess.Popen(["unshare", *unshare, "sh", "-c", held, str(self.where)], stdin=subprocess.PIPE,
+                holder = subprocess.Popen(["unshare", *unshare, "sh", "-c", held, str(self.where), *self.mounted], stdin=subprocess.PIPE,
                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             except FileNotFoundError as error:
                 raise Unavailable(f"{error.filename} is not there") from None
@@ -107,15 +112,18 @@ class Root:
             to.mkdir(parents=True, exist_ok=True)
         elif stat.S_ISREG(mode):
             to.parent.mkdir(parents=True, exist_ok=True)
-            self.put(path, to)
+            self._put(path, to)
 
-    @staticmethod
-    def put(path, to):
-        """The same file where that can be, else a copy."""
+    def _put(self, path, to):
+        """The same file where this user may link it, else a small one copied and a large one mounted."""
         try:
             os.link(path, to)
         except OSError:
-            shutil.copy2(path, to)
+            if path.stat().st_size < MOST_COPIED:
+                shutil.copy2(path, to)
+            else:
+                to.touch()
+                self.mounted += [str(path), str(to)]
 
     def command(self, *command):
         """What runs `command` in the root. It stays one process with one number."""
