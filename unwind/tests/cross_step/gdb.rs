@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::stopped::{Stop, Stopped};
+
 /// How long the emulator may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Bytes of memory in one packet, which QEMU bounds at 4 KiB in hexadecimal.
@@ -17,16 +19,6 @@ pub(crate) struct Emulated {
     child: Child,
     stream: UnixStream,
     received: Vec<u8>,
-}
-
-/// Why a step ended.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
-    /// One instruction was run.
-    Step,
-    /// A signal is about to be delivered, by its number in this protocol.
-    Signal(u8),
-    Exited(u8),
 }
 
 impl Emulated {
@@ -85,14 +77,24 @@ impl Emulated {
         }
     }
 
-    /// The bytes of the register packet.
-    pub(crate) fn registers(&mut self) -> Result<Vec<u8>, Error> {
+    fn stop(answer: &str) -> Result<Stop, Error> {
+        let number = answer.get(1..3).and_then(|number| u8::from_str_radix(number, 16).ok());
+        match (answer.bytes().next(), number) {
+            (Some(b'T' | b'S'), Some(5)) => Ok(Stop::Step),
+            (Some(b'T' | b'S'), Some(signal)) => Ok(Stop::Signal(signal)),
+            (Some(b'W'), Some(status)) => Ok(Stop::Exited(status)),
+            _ => Err(Error::other(format!("the emulator answered {answer:?}"))),
+        }
+    }
+}
+
+impl Stopped for Emulated {
+    fn registers(&mut self) -> Result<Vec<u8>, Error> {
         let answer = self.request("g")?;
         bytes_of(&answer).ok_or_else(|| Error::other(format!("registers: {answer}")))
     }
 
-    /// The memory from `address` on, as much of `length` bytes as there is.
-    pub(crate) fn read(&mut self, address: u64, length: usize) -> Result<Vec<u8>, Error> {
+    fn read(&mut self, address: u64, length: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::with_capacity(length);
         while bytes.len() < length {
             let want = (length - bytes.len()).min(MOST_BYTES);
@@ -105,8 +107,7 @@ impl Emulated {
         Ok(bytes)
     }
 
-    /// Runs one instruction, delivering `signal` first if there is one.
-    pub(crate) fn step(&mut self, signal: Option<u8>) -> Result<Stop, Error> {
+    fn step(&mut self, signal: Option<u8>) -> Result<Stop, Error> {
         let answer = match signal {
             // `vCont` alone, for QEMU forgets the signal of `S`.
             Some(signal) => self.request(&format!("vCont;S{signal:02x}"))?,
@@ -115,8 +116,7 @@ impl Emulated {
         Self::stop(&answer)
     }
 
-    /// Runs up to one of `addresses`.
-    pub(crate) fn run_to(&mut self, addresses: &[u64]) -> Result<Stop, Error> {
+    fn run_to(&mut self, addresses: &[u64]) -> Result<Stop, Error> {
         for address in addresses {
             self.request(&format!("Z0,{address:x},4"))?;
         }
@@ -125,16 +125,6 @@ impl Emulated {
             self.request(&format!("z0,{address:x},4"))?;
         }
         Self::stop(&answer)
-    }
-
-    fn stop(answer: &str) -> Result<Stop, Error> {
-        let number = answer.get(1..3).and_then(|number| u8::from_str_radix(number, 16).ok());
-        match (answer.bytes().next(), number) {
-            (Some(b'T' | b'S'), Some(5)) => Ok(Stop::Step),
-            (Some(b'T' | b'S'), Some(signal)) => Ok(Stop::Signal(signal)),
-            (Some(b'W'), Some(status)) => Ok(Stop::Exited(status)),
-            _ => Err(Error::other(format!("the emulator answered {answer:?}"))),
-        }
     }
 }
 

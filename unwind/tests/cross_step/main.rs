@@ -9,16 +9,24 @@ mod effect;
 #[path = "../elf/mod.rs"]
 mod elf;
 mod gdb;
+#[cfg(target_arch = "x86_64")]
+mod native;
 mod platform;
 mod program;
 mod run;
 mod score;
 mod shadow;
 mod stack;
+mod stopped;
 #[path = "../toolchains/mod.rs"]
 mod toolchains;
+#[cfg(target_arch = "x86_64")]
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../single_step/tracee.rs"]
+mod tracee;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
 use gdb::Emulated;
@@ -26,9 +34,11 @@ use platform::{AARCH64, ARM, I686, MIPS, MIPSEL, Platform, RISCV64};
 use program::Program;
 use run::Run;
 use score::Score;
+use stopped::Stopped;
 
-/// More instructions than a small program runs; a bound for one that went astray.
-const STEPS: usize = 60_000;
+/// More instructions than a small program runs, also if the kernel's clock moves on while one reads it step by step, which begins anew each
+/// time; a bound for one that went astray.
+const STEPS: usize = 250_000;
 
 fn check(platform: &Platform) {
     for (name, options) in platform.programs {
@@ -36,21 +46,36 @@ fn check(platform: &Platform) {
     }
 }
 
-fn check_program(platform: &Platform, (name, options): (&str, &[&str]), source: &str, signals: usize) {
+/// What the run of a program gave, if it is one that this machine can make and run.
+fn check_program(platform: &Platform, program: (&str, &[&str]), source: &str, signals: usize) -> Option<Score> {
+    check_with(platform, program, (source, signals), |executable, directory| {
+        let emulator = platform.toolchain.emulator;
+        match Emulated::start(emulator, platform.emulator_options, executable, directory) {
+            Ok(emulated) => Some(Box::new(emulated)),
+            Err(error) => {
+                elf::skip(emulator, &error.to_string());
+                None
+            }
+        }
+    })
+}
+
+fn check_with(
+    platform: &Platform,
+    (name, options): (&str, &[&str]),
+    (source, signals): (&str, usize),
+    start: impl FnOnce(&Path, &Path) -> Option<Box<dyn Stopped>>,
+) -> Option<Score> {
     let asked = std::env::var("SYMSEAL_CROSS_STEPS").ok().and_then(|steps| steps.parse().ok());
     let (steps, certifies) = (asked.unwrap_or(STEPS), asked.is_some());
     let directory = tempfile::tempdir().expect("a directory");
     let Some(program) = platform.compile(source, options, !certifies, directory.path()) else {
-        return elf::skip(&platform.toolchain.compiler(), "not found");
+        elf::skip(&platform.toolchain.compiler(), "not found");
+        return None;
     };
     let began = Instant::now();
-    let emulator = platform.toolchain.emulator;
-    let emulated = Emulated::start(emulator, platform.emulator_options, &program, directory.path());
-    let emulated = match emulated {
-        Ok(emulated) => emulated,
-        Err(error) => return elf::skip(emulator, &error.to_string()),
-    };
-    let score = Run::new(platform, emulated, Program::read(&program)).run(steps).expect("the emulator answers");
+    let stopped = start(&program, directory.path())?;
+    let score = Run::new(platform, stopped, Program::read(&program)).run(steps).expect("an answer to each step");
     println!("{} {name}: {score}; {:.1} s", platform.toolchain.arch, began.elapsed().as_secs_f64());
     println!("  frames by {:?}; ends {:?}", score.methods, score.stops);
     let unexplained = print_what_is_wrong(platform, &score);
@@ -58,6 +83,7 @@ fn check_program(platform: &Platform, (name, options): (&str, &[&str]), source: 
     assert!(score.finished || certifies, "the program came to its end");
     assert!(score.signals == signals || !score.finished, "{} signals", score.signals);
     assert!(score.return_addresses * 1000 >= score.instructions * platform.least, "what is explained stays rare");
+    Some(score)
 }
 
 /// Gives the number of instructions that nothing explains.
@@ -105,6 +131,18 @@ fn every_instruction_of_mips_programs_gives_the_whole_stack() {
     check(&MIPS);
 }
 
+/// Such a function has three instructions before the one that makes its frame, and a record of `.pdr` that counts from its first.
+#[test]
+fn t10_every_instruction_that_sets_up_gp_gives_the_whole_stack() {
+    for platform in [&MIPS, &MIPSEL] {
+        let program = ("-O1 -fPIC", &["-O1", "-fPIC"][..]);
+        if let Some(score) = check_program(platform, program, "single_step/program.c", 4) {
+            println!("  {} instructions set up $gp", score.before_frames);
+            assert!(score.before_frames >= 300, "{}", score.before_frames);
+        }
+    }
+}
+
 #[test]
 fn every_instruction_of_mipsel_programs_gives_the_whole_stack() {
     check(&MIPSEL);
@@ -113,6 +151,27 @@ fn every_instruction_of_mipsel_programs_gives_the_whole_stack() {
 #[test]
 fn every_instruction_of_i686_programs_gives_the_whole_stack() {
     check(&I686);
+}
+
+/// On a kernel of its own there are, besides, system calls through `__kernel_vsyscall`, and signal handlers that return to the vDSO.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn t11_every_instruction_in_the_vdso_of_i686_gives_the_whole_stack() {
+    let start = |program: &Path, _: &Path| match native::Native::start(program) {
+        Ok(native) => Some(Box::new(native) as Box<dyn Stopped>),
+        Err(error) => {
+            elf::skip(
+                "ia32",
+                &format!("this kernel does not run programs of IA-32, or lets nobody trace them: {error}"),
+            );
+            None
+        }
+    };
+    let program = ("-O2, on this kernel", &["-O2"][..]);
+    if let Some(score) = check_with(&I686, program, ("single_step/program.c", 4), start) {
+        println!("  {} instructions of the vDSO", score.in_vdso);
+        assert!(score.in_vdso >= 100, "{}", score.in_vdso);
+    }
 }
 
 #[test]

@@ -68,6 +68,21 @@ impl Program {
         }
     }
 
+    /// Whether one of the three instructions is at `pc` with which a function of MIPS sets up $gp, where a linkage table may have called it: `.cpload`.
+    pub(crate) fn sets_up_gp(&self, pc: u64) -> bool {
+        const LUI_GP: u32 = 0x3c1c_0000;
+        const ADDIU_GP: u32 = 0x279c_0000;
+        const ADDU_GP_T9: u32 = 0x0399_e021;
+        if !matches!(self.arch, Arch::Mips32 | Arch::Mips32Little) {
+            return false;
+        }
+        let Some((start, _)) = self.symbols.range(..=pc).next_back().filter(|(start, _)| pc - **start < 12) else {
+            return false;
+        };
+        let upper = |at: u64| self.word(start + at).map(|word| word & 0xffff_0000);
+        upper(0) == Some(LUI_GP) && upper(4) == Some(ADDIU_GP) && self.word(start + 8) == Some(ADDU_GP_T9)
+    }
+
     /// Four bytes of code, as its processor reads them.
     pub(crate) fn word(&self, address: u64) -> Option<u32> {
         let offset = usize::try_from(address.checked_sub(self.code.0)?).ok()?;

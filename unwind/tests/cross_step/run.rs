@@ -3,15 +3,16 @@
 use std::io::Error;
 
 use symseal_module::{Avma, Svma};
-use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Registers, unwind};
+use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Registers, Table, unwind};
 
 use crate::effect::IA_32_CALL;
-use crate::gdb::{Emulated, Stop};
+use crate::elf::Binary;
 use crate::platform::Platform;
 use crate::program::Program;
 use crate::score::Score;
 use crate::shadow::{self, Expected, Shadow, without_tag};
 use crate::stack::Stack;
+use crate::stopped::{Stop, Stopped};
 
 /// `bx lr` of ARM, the whole of a function of the program.
 const ARM_RETURN: u32 = 0xe12f_ff1e;
@@ -20,8 +21,9 @@ const MOST_FRAMES: usize = 128;
 
 pub(crate) struct Run<'p> {
     platform: &'p Platform,
-    emulated: Emulated,
+    emulated: Box<dyn Stopped>,
     program: Program,
+    vdso: Option<Module<'static>>,
     /// Trampolines' pages by address, leaked.
     pages: Vec<(u64, &'static [u8])>,
     modules: Modules<'static>,
@@ -33,12 +35,14 @@ pub(crate) struct Run<'p> {
 }
 
 impl<'p> Run<'p> {
-    pub(crate) fn new(platform: &'p Platform, emulated: Emulated, program: Program) -> Self {
+    pub(crate) fn new(platform: &'p Platform, mut emulated: Box<dyn Stopped>, program: Program) -> Self {
+        let vdso = emulated.vdso().map(|(start, bytes)| vdso(start, bytes));
         Self {
             platform,
             emulated,
-            modules: Modules::new(platform.toolchain.arch, vec![program.module()]),
+            modules: Modules::new(platform.toolchain.arch, vdso.iter().cloned().chain([program.module()]).collect()),
             program,
+            vdso,
             pages: Vec::new(),
             cache: Cache::new(),
             shadow: Shadow::new(platform.toolchain.arch),
@@ -87,7 +91,7 @@ impl<'p> Run<'p> {
     fn compare(&mut self, registers: &Registers, now: &shadow::Registers) -> (u32, Option<u64>) {
         let arch = self.platform.toolchain.arch;
         let starts = std::iter::once(now.sp).chain(self.shadow.interrupted_stack_pointers()).collect();
-        let stack = Stack::new(&mut self.emulated, starts);
+        let stack = Stack::new(&mut *self.emulated, starts);
         self.shadow.expected(|address| stack.word(arch, address), &mut self.expected);
         let walk = unwind(&self.modules, registers, &stack, &mut self.cache, &mut self.frames);
         let found = self.frames.get(..walk.frames).unwrap_or_default();
@@ -95,8 +99,11 @@ impl<'p> Run<'p> {
         let resumes =
             context.and_then(|context| Some(stack.word(arch, context + arch.context_offset(arch.program_counter())?)));
         let word = self.program.word(now.pc).unwrap_or_else(|| stack.instruction(arch, now.pc));
+        self.score.in_vdso += usize::from(self.is_in_vdso(now.pc));
+        self.score.before_frames += usize::from(self.program.sets_up_gp(now.pc));
         let (program, modules, expected) = (&self.program, &self.modules, &self.expected);
-        let is_whole = self.score.count(expected, found, program.name(now.pc), || {
+        let innermost = self.name_in_vdso(now.pc).unwrap_or_else(|| program.name(now.pc));
+        let is_whole = self.score.count(expected, found, innermost, || {
             let agreeing = found.iter().skip(1).zip(expected).take_while(|(frame, expected)| frame.pc.0 == expected.pc);
             let at = agreeing.count();
             let frame = found.get(at).copied().unwrap_or_default();
@@ -110,6 +117,25 @@ impl<'p> Run<'p> {
             self.score.stopped(walk.stop);
         }
         (word, resumes)
+    }
+
+    fn is_in_vdso(&self, address: u64) -> bool {
+        self.vdso.as_ref().is_some_and(|vdso| (vdso.start.0..vdso.end.0).contains(&address))
+    }
+
+    /// Symbols it has of what processes call alone.
+    fn name_in_vdso(&self, address: u64) -> Option<String> {
+        /// `ret`, which follows `mov (%esp), %REG` in a function that gives its caller's address.
+        const RETURN: u8 = 0xc3;
+        let vdso = self.vdso.as_ref().filter(|_| self.is_in_vdso(address))?;
+        let offset = (address - vdso.start.0) as usize;
+        let near = |back: usize| vdso.code.as_ref()?.bytes.get(offset.checked_sub(back)?..)?.first_chunk::<4>();
+        let is_thunk = |code: Option<&[u8; 4]>| matches!(code, Some([0x8b, _, 0x24, RETURN]));
+        Some(if is_thunk(near(0)) || is_thunk(near(3)) {
+            "[vdso] thunk".to_owned()
+        } else {
+            format!("[vdso]+{offset:#x}")
+        })
     }
 
     fn registers(&mut self) -> Result<(Registers, shadow::Registers), Error> {
@@ -161,11 +187,12 @@ impl<'p> Run<'p> {
             self.shadow.executed(IA_32_CALL, now, now, None);
         }
         let page = self.shadow.top().unwrap_or(0) & !0xfff;
-        if page >= self.program.end && self.pages.iter().all(|(known, _)| *known != page) {
+        if page >= self.program.end && !self.is_in_vdso(page) && self.pages.iter().all(|(known, _)| *known != page) {
             let bytes = self.emulated.read(page, 0x1000)?;
             self.pages.push((page, bytes.leak()));
             let pages = self.pages.iter().map(|(start, bytes)| trampolines(*start, bytes));
-            self.modules = Modules::new(self.platform.toolchain.arch, pages.chain([self.program.module()]).collect());
+            let modules = pages.chain(self.vdso.clone()).chain([self.program.module()]);
+            self.modules = Modules::new(self.platform.toolchain.arch, modules.collect());
         }
         Ok(())
     }
@@ -174,7 +201,7 @@ impl<'p> Run<'p> {
     /// the context. The first instruction may have moved the stack pointer already.
     fn signal_frame(&mut self, now: &shadow::Registers, interrupted: &shadow::Registers) -> Option<((u64, u64), u64)> {
         let arch = self.platform.toolchain.arch;
-        let stack = Stack::new(&mut self.emulated, Vec::new());
+        let stack = Stack::new(&mut *self.emulated, Vec::new());
         let saved = |context: u64, register| stack.word(arch, context + arch.context_offset(register).expect("saved"));
         (0..0x1000).step_by(4).map(|more| now.sp + more).find_map(|frame| {
             let context = self.platform.contexts.iter().map(|offset| frame + offset).find(|context| {
@@ -183,6 +210,21 @@ impl<'p> Run<'p> {
             })?;
             Some(((frame, stack.word(arch, frame)), context))
         })
+    }
+}
+
+/// The kernel's own code for processes, an ELF file in memory. Leaked, as the program is.
+fn vdso(start: u64, bytes: Vec<u8>) -> Module<'static> {
+    let binary: &'static Binary = Box::leak(Box::new(Binary { path: "[vdso]".into(), bytes }));
+    let table = Table::open(binary.compile().bytes.leak()).expect("our own table");
+    let image_base = binary.parts().image_base;
+    Module {
+        start: Avma(start),
+        end: Avma(start + binary.bytes.len() as u64),
+        bias: start - image_base.0,
+        image_base,
+        table: Some(table),
+        code: Some(CodeBytes { start: Avma(start), bytes: &binary.bytes }),
     }
 }
 

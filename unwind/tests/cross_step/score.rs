@@ -17,6 +17,10 @@ pub(crate) struct Score {
     with_fps: usize,
     deepest: usize,
     pub(crate) signals: usize,
+    /// Instructions of the kernel's own code for processes.
+    pub(crate) in_vdso: usize,
+    /// Instructions with which functions of MIPS set up $gp, before they make their frames.
+    pub(crate) before_frames: usize,
     /// What differs, the name of the innermost function, and where the first difference is.
     pub(crate) wrong: BTreeMap<(&'static str, String, String), usize>,
     pub(crate) methods: BTreeMap<String, usize>,

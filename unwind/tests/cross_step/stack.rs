@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use symseal_module::Avma;
 use symseal_unwind::{Arch, Memory};
 
-use crate::gdb::Emulated;
+use crate::stopped::Stopped;
 
 /// How far above a stack pointer its stack may reach.
 const STACK_SPAN: u64 = 1 << 20;
@@ -15,14 +15,14 @@ const PIECE: u64 = 512;
 
 /// The memory of the stopped program, from the stack pointers on, as a snapshot has it.
 pub(crate) struct Stack<'e> {
-    emulated: RefCell<&'e mut Emulated>,
+    emulated: RefCell<&'e mut dyn Stopped>,
     starts: Vec<u64>,
     pieces: RefCell<HashMap<u64, Vec<u8>>>,
 }
 
 impl<'e> Stack<'e> {
     /// The unwinder may read from each of `starts` on.
-    pub(crate) fn new(emulated: &'e mut Emulated, starts: Vec<u64>) -> Self {
+    pub(crate) fn new(emulated: &'e mut dyn Stopped, starts: Vec<u64>) -> Self {
         Self { emulated: RefCell::new(emulated), starts, pieces: RefCell::default() }
     }
 
