@@ -3,12 +3,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::stage::{Stage, functions, skip};
 use symseal_module::{Proof, Quality, ResolverStep, StopReason, UnwindMethod};
 use symseal_replay::{
-    BundleEvidence, Class, CoverageCount, Evidence, FrameKind, Gate, GateCode, ReportedChain, TraceEvidence, replay,
-    replay_with_goldens, resolve_trace, unwind_trace,
+    BundleEvidence, BundleTables, Class, CoverageCount, Evidence, FrameKind, Gate, GateCode, ReportedChain,
+    TraceEvidence, replay, replay_with_goldens, resolve_trace, unwind_trace,
 };
 use symseal_resolver::{Options, Resolver};
 use symseal_trace::Trace;
@@ -313,4 +314,38 @@ fn code_that_the_process_made_is_named_from_the_trace_alone() {
     assert_eq!((jit.frames, jit.named, jit.proved), (1, 1, 0));
     let report = replay(&stage.trace, &stage.resolver(), &stage.tables(), &[1, 2]).unwrap();
     assert_eq!(report.replay_success_ratio, 1.0, "{:#?}", report.mismatches);
+}
+
+/// Two traces of one process, between which other code came to the same address: each has what was there in its time, whenever it is read.
+#[test]
+fn t13_code_that_is_made_again_at_an_address_is_that_of_its_own_time() {
+    let Some(stage) = stage_of("jit_again.c") else { return };
+    let pid = stage.child.id();
+    assert!(Command::new("kill").args(["-USR1", &pid.to_string()]).status().unwrap().success());
+    let until = Instant::now() + Duration::from_secs(10);
+    let second = loop {
+        let trace = symseal_capture::capture(pid, &symseal_capture::Options::default()).unwrap();
+        if trace.jit.iter().any(|it| it.name == "JS:second") {
+            break trace;
+        }
+        assert!(Instant::now() < until, "{:?}", trace.jit);
+    };
+    let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
+    let starts =
+        |trace: &Trace| trace.jit.iter().map(|it| (it.start, it.name.clone(), it.overlapped)).collect::<Vec<_>>();
+    let (first_told, second_told) = (starts(&stage.trace), starts(&second));
+    assert_eq!(first_told.len(), 1, "{first_told:?}");
+    assert_eq!(second_told, [(first_told[0].0, "JS:second".to_owned(), false)], "at the same address");
+    let tables = BundleTables::for_trace([&stage.bundle], &second);
+    for (trace, tables, name) in [
+        (&stage.trace, stage.tables(), "JS:first"),
+        (&second, tables, "JS:second"),
+        (&stage.trace, stage.tables(), "JS:first"),
+    ] {
+        let threads = resolve_trace(trace, &stage.resolver(), &tables).1;
+        let names = functions(&threads[0]);
+        let expected = ["at_the_bottom", name, "calls_made_code", "main"];
+        assert!(names.windows(expected.len()).any(|names| names == expected), "{names:?}");
+        assert_eq!(threads[0].stop, StopReason::EndOfStack);
+    }
 }

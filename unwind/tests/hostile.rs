@@ -91,7 +91,7 @@ fn small_binary() -> Option<Binary> {
 }
 
 #[test]
-fn a_damaged_table_is_refused_or_read_without_harm() {
+fn t17_a_damaged_table_is_refused_or_read_without_harm() {
     let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
     let good = binary.compile().bytes;
     let mut random = Random(3);
@@ -118,7 +118,7 @@ fn a_damaged_table_is_refused_or_read_without_harm() {
 }
 
 #[test]
-fn every_damaged_byte_of_a_table_is_noticed() {
+fn t17_every_damaged_byte_of_a_table_is_noticed() {
     let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
     let good = binary.compile().bytes;
     let table = Table::open(&good).expect("our own table");
@@ -139,7 +139,7 @@ fn every_damaged_byte_of_a_table_is_noticed() {
 }
 
 #[test]
-fn damaged_unwind_sections_compile_to_sound_tables() {
+fn t17_damaged_unwind_sections_compile_to_sound_tables() {
     let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
     let parts = binary.parts();
     let (address, good) = parts.eh_frame.expect(".eh_frame");
@@ -189,7 +189,7 @@ const MIPS_WORDS: [u32; 12] = [
 
 #[test]
 #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
-fn code_and_descriptors_of_anything_compile_to_sound_tables() {
+fn t17_code_and_descriptors_of_anything_compile_to_sound_tables() {
     let id = cfi::debug_id();
     let mut random = Random(17);
     let mut rules = 0;
@@ -225,7 +225,7 @@ fn code_and_descriptors_of_anything_compile_to_sound_tables() {
 
 #[test]
 #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
-fn code_that_no_table_can_span_is_refused() {
+fn t17_code_that_no_table_can_span_is_refused() {
     let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
     let parts = binary.parts();
     let check = |text: &[std::ops::Range<u64>], expected: &str| {
@@ -240,13 +240,13 @@ fn code_that_no_table_can_span_is_refused() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes() {
+fn t17_the_same_input_gives_the_same_bytes() {
     let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
     assert!(binary.compile().bytes == binary.compile().bytes);
 }
 
 #[test]
-fn a_header_that_points_before_its_section_is_ignored() {
+fn t17_a_header_that_points_before_its_section_is_ignored() {
     let id = cfi::debug_id();
     #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
     let text = [0x1000..0x2000];
@@ -269,7 +269,7 @@ fn a_header_that_points_before_its_section_is_ignored() {
 
 /// Directories, records and encodings of Windows and Mach-O images that have a form, with noise in them.
 #[test]
-fn unwind_information_of_images_never_leads_to_a_table_that_is_not_sound() {
+fn t17_unwind_information_of_images_never_leads_to_a_table_that_is_not_sound() {
     let mut random = Random(11);
     let id = cfi::debug_id();
     let mut rules = 0;
@@ -368,7 +368,7 @@ const FRAMING: [&[&[u8]]; 3] = [
 
 #[test]
 #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
-fn code_and_index_tables_of_anything_compile_to_sound_tables() {
+fn t17_code_and_index_tables_of_anything_compile_to_sound_tables() {
     let id = cfi::debug_id();
     let mut random = Random(23);
     let mut rules = 0;
@@ -412,7 +412,7 @@ fn code_and_index_tables_of_anything_compile_to_sound_tables() {
 
 #[test]
 #[allow(clippy::single_range_in_vec_init, reason = "one range of code is what is meant")]
-fn tables_of_functions_of_anything_compile_to_sound_tables() {
+fn t17_tables_of_functions_of_anything_compile_to_sound_tables() {
     let id = cfi::debug_id();
     let mut random = Random(29);
     let mut described = 0;

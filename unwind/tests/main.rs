@@ -26,6 +26,7 @@ mod traps_dwarf_forms;
 mod traps_fallback;
 mod traps_i686;
 mod traps_link_register;
+mod traps_listed;
 mod traps_macho;
 mod traps_riscv64;
 mod traps_windows;

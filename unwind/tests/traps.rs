@@ -210,6 +210,45 @@ fn t13_a_frame_pointer_that_leads_to_code_in_no_module_says_so() {
     }
 }
 
+/// Code that a process made, gave up and made anew: what a thread's cache remembers of one set of modules counts for no other.
+#[test]
+fn t13_code_that_is_made_again_at_its_address_has_the_rules_of_its_own_set() {
+    let table = three_functions().compile().bytes;
+    let mut other = EhFrame::new("zR", AT_ENTRY);
+    other.fde(0x1000, 0x20, &[cfa_offset(32)]).fde(0x1020, 0x10, &[end()]);
+    let other = other.compile().bytes;
+    let (before, after) = (Process::new(&table), Process::new(&other));
+    let told_alone = Modules::new(
+        Arch::X86_64,
+        vec![Module {
+            start: Avma(cfi::BIAS),
+            end: Avma(at(0x1020)),
+            bias: cfi::BIAS,
+            image_base: Svma(0),
+            table: None,
+            code: None,
+        }],
+    );
+    // A frame of 8 bytes and one of 24 have their return addresses in different places; by the frame pointer it is in a third.
+    let memory = Words::default().with(&[
+        (SP, 7),
+        (SP + 8, at(0x1024)),
+        (SP + 24, at(0x1022)),
+        (SP + 40, 0),
+        (SP + 48, at(0x1011)),
+    ]);
+    let registers = Registers { fp: SP + 40, ..registers(0x1004) };
+    let sets = [(&before.modules, 0x1024), (&after.modules, 0x1022), (&told_alone, 0x1011)];
+    for capacity in [0, 1, 7, 2048] {
+        let mut cache = Cache::with_capacity(capacity);
+        for (modules, caller) in sets.into_iter().chain(sets.into_iter().rev()).cycle().take(18) {
+            let mut frames = [Frame::EMPTY; 4];
+            unwind(modules, &registers, &memory, &mut cache, &mut frames);
+            assert_eq!(frames[1].pc, Avma(at(caller)), "{capacity}");
+        }
+    }
+}
+
 #[test]
 fn t4_the_frame_pointer_is_followed_where_no_rule_covers_and_says_so() {
     let table = three_functions().compile().bytes;

@@ -305,6 +305,29 @@ fn t12_without_a_goroutine_or_on_its_own_stack_the_rule_counts() {
     by_rule(on_its_own, &memory.with(&[(USER_STACK + 0x7008, at(0x1095))]));
 }
 
+/// A tracer that wants to know of a function's end (`uretprobe`) puts the address of its own code in the place of the return address. The true one is with the
+/// tracer: where the frame pointer does not lead on, the stack ends there; where it does, the function's caller is missing, and the frame after says how it was found.
+#[test]
+fn t14_a_return_address_that_a_tracer_replaced_is_never_taken_for_one_by_a_rule() {
+    let table = section().compile().bytes;
+    let process = Process::new(&table);
+    // Of a page in no module; of code without a rule in one.
+    for tracer in [at(0x0010_0000), at(DARK)] {
+        let reason = if tracer == at(DARK) { StopReason::NoRule } else { StopReason::NoModule };
+        let words = [1, 2, tracer, 4, 5, at(0x1095)];
+        let (frames, walk) = process.walk(&registers(0x1010), &stack(&words));
+        let pcs: Vec<u64> = frames.iter().map(|frame| frame.pc.0).collect();
+        assert_eq!((pcs, walk.stop), (vec![at(0x1010), tracer], reason));
+        // With frame pointers: the record is that of the caller.
+        let framed = Registers { fp: SP + 0x40, ..registers(0x1010) };
+        let mut words = words.to_vec();
+        words.extend([0, 0, 0, at(0x1022), 8, 9, at(0x1095)]);
+        let (frames, _) = process.walk(&framed, &stack(&words));
+        let methods: Vec<UnwindMethod> = frames.iter().map(|frame| frame.method).take(3).collect();
+        assert_eq!(methods, [UnwindMethod::Context, UnwindMethod::CfiEhFrame, UnwindMethod::FramePointer]);
+    }
+}
+
 #[test]
 fn t14_the_boundary_of_the_kernel_is_an_edge_of_its_own() {
     let frame = |pc: u64, method| Frame { pc: Avma(pc), method, ..Frame::EMPTY };

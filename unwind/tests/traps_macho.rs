@@ -85,7 +85,7 @@ fn check(arch: Arch, code: &[u8], entries: &[(u32, u32)], expected: &[(u64, Rule
 use RuleSource::{CompactUnwind, Instructions};
 
 #[test]
-fn an_encoding_holds_in_the_body_and_the_instructions_say_what_holds_elsewhere() {
+fn t5_an_encoding_holds_in_the_body_and_the_instructions_say_what_holds_elsewhere() {
     // push rbp; mov rbp, rsp; push rbx; push rax; nop; add rsp, 8; pop rbx; pop rbp; ret
     let code = [0x55, 0x48, 0x89, 0xe5, 0x53, 0x50, 0x90, 0x48, 0x83, 0xc4, 0x08, 0x5b, 0x5d, 0xc3];
     let end = CODE + code.len() as u32;
@@ -105,7 +105,7 @@ fn an_encoding_holds_in_the_body_and_the_instructions_say_what_holds_elsewhere()
 }
 
 #[test]
-fn the_size_of_a_large_frame_stands_in_the_instruction() {
+fn t5_the_size_of_a_large_frame_stands_in_the_instruction() {
     // push rbx; sub rsp, 0x12340; nop; ret without taking it down, which the body stays for.
     let code = [0x53, 0x48, 0x81, 0xec, 0x40, 0x23, 0x01, 0x00, 0x90, 0x90];
     let end = CODE + code.len() as u32;
@@ -119,7 +119,7 @@ fn the_size_of_a_large_frame_stands_in_the_instruction() {
 }
 
 #[test]
-fn a_frame_that_the_instructions_do_not_make_is_believed_in_the_body_and_counted() {
+fn t5_a_frame_that_the_instructions_do_not_make_is_believed_in_the_body_and_counted() {
     let code = [0x90; 8];
     let compiled =
         compile_with(Arch::X86_64, &code, &section(&[(CODE, 0x0201_0000 | 5 << 16), (CODE + 8, 0)], false), &[], &[]);
@@ -130,7 +130,7 @@ fn a_frame_that_the_instructions_do_not_make_is_believed_in_the_body_and_counted
 }
 
 #[test]
-fn a_frame_record_and_pairs_below_it_are_those_of_arm64() {
+fn t5_a_frame_record_and_pairs_below_it_are_those_of_arm64() {
     let words: [u32; 10] = [
         0xa9be_4ff4, // stp x20, x19, [sp, #-32]!
         0xa901_7bfd, // stp x29, x30, [sp, #16]
@@ -170,7 +170,7 @@ fn a_frame_record_and_pairs_below_it_are_those_of_arm64() {
 /// As arm64e has it. What no path leads to is entered by the runtime, with the frame that the word describes and a return address that the
 /// function signed.
 #[test]
-fn a_function_that_signs_has_a_signed_return_address_where_no_path_leads_too() {
+fn t5_a_function_that_signs_has_a_signed_return_address_where_no_path_leads_too() {
     let words: [u32; 9] = [
         0xd503_237f, // pacibsp
         0xa9bf_7bfd, // stp x29, x30, [sp, #-16]!
@@ -202,7 +202,7 @@ fn a_function_that_signs_has_a_signed_return_address_where_no_path_leads_too() {
 
 /// The row at a landing pad of a function without a frame pointer: nothing falls into it, and its frame is that of the call which threw.
 #[test]
-fn a_landing_pad_has_the_frame_of_the_call_that_threw() {
+fn t5_a_landing_pad_has_the_frame_of_the_call_that_threw() {
     // push rbx; sub rsp, 16; call; add rsp, 16; pop rbx; ret; then the pad: mov rdi, rax; call; ud2
     let code = [
         &[0x53, 0x48, 0x83, 0xec, 0x10, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 0x10, 0x5b, 0xc3][..],
@@ -228,7 +228,7 @@ fn a_landing_pad_has_the_frame_of_the_call_that_threw() {
 
 /// Several pages, each with encodings of its own behind those that are common, and a regular page between compressed ones.
 #[test]
-fn each_page_numbers_its_own_encodings_behind_the_common_ones() {
+fn t5_each_page_numbers_its_own_encodings_behind_the_common_ones() {
     let frames = |words: u32| 0x0200_0000 | words << 16;
     let common = [frames(2), frames(3)];
     // Functions of 16 bytes: by page, whether it is compressed, the encodings and the page's own.
@@ -284,7 +284,7 @@ fn each_page_numbers_its_own_encodings_behind_the_common_ones() {
 }
 
 #[test]
-fn functions_of_one_description_that_the_linker_joined_are_told_apart_by_their_starts() {
+fn t5_functions_of_one_description_that_the_linker_joined_are_told_apart_by_their_starts() {
     // Twice: test edi, edi; je (to ret); push rbx; nop; pop rbx; ret.
     let one = [0x85, 0xff, 0x74, 0x03, 0x53, 0x90, 0x5b, 0xc3];
     let code = [one, one].concat();
@@ -297,7 +297,7 @@ fn functions_of_one_description_that_the_linker_joined_are_told_apart_by_their_s
 }
 
 #[test]
-fn a_function_that_lacks_its_dwarf_entry_is_a_gap_with_a_reason() {
+fn t5_a_function_that_lacks_its_dwarf_entry_is_a_gap_with_a_reason() {
     for (arch, encoding) in [(Arch::X86_64, 0x0400_0020), (Arch::Aarch64, 0x0300_0020)] {
         let compiled = compile_with(
             arch,
@@ -312,7 +312,7 @@ fn a_function_that_lacks_its_dwarf_entry_is_a_gap_with_a_reason() {
 }
 
 #[test]
-fn stubs_have_the_frame_of_their_callers() {
+fn t5_stubs_have_the_frame_of_their_callers() {
     // jmp [rip + x], twice; adrp x16; ldr x16, [x16]; br x16
     let stubs: [(Arch, Vec<u8>, u64); 2] = [
         (Arch::X86_64, [0xff, 0x25, 0, 0, 0, 0].repeat(2), 6),

@@ -1,7 +1,7 @@
 //! What is easily got wrong about the exception directory of Windows modules, each with its own test.
 
 use crate::cfi;
-use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
+use symseal_module::{Avma, FrameEdge, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::{Compiled, Input, compile};
 use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, RuleSource, StackBytes, Table, Walk, unwind};
 
@@ -106,7 +106,7 @@ const FRAMED: [u8; 16] =
     [0x55, 0x48, 0x83, 0xec, 0x20, 0x48, 0x8d, 0x6c, 0x24, 0x20, 0x90, 0x48, 0x83, 0xc4, 0x20, 0x5d];
 
 #[test]
-fn a_prolog_is_exact_at_each_offset_and_the_frame_register_counts_with_its_offset() {
+fn t5_a_prolog_is_exact_at_each_offset_and_the_frame_register_counts_with_its_offset() {
     let mut made = Made::default();
     // The frame register is 32 above the stack pointer.
     made.function(&[&FRAMED[..], &[0xc3]].concat(), &[1, 10, 3, 0x25, 10, 0x03, 5, 0x32, 1, 0x50, 0, 0]);
@@ -121,7 +121,7 @@ fn a_prolog_is_exact_at_each_offset_and_the_frame_register_counts_with_its_offse
 }
 
 #[test]
-fn registers_saved_from_a_frame_register_are_counted_from_the_frames_base() {
+fn t5_registers_saved_from_a_frame_register_are_counted_from_the_frames_base() {
     let mut made = Made::default();
     // sub rsp, 64; lea rbp, [rsp + 32]; mov [rbp + 8], rsi (40 from the base); nop
     let code = [0x48, 0x83, 0xec, 0x40, 0x48, 0x8d, 0x6c, 0x24, 0x20, 0x48, 0x89, 0x75, 0x08, 0x90];
@@ -135,7 +135,7 @@ fn registers_saved_from_a_frame_register_are_counted_from_the_frames_base() {
 }
 
 #[test]
-fn a_chain_is_followed_to_the_primary_entry() {
+fn t5_a_chain_is_followed_to_the_primary_entry() {
     let mut made = Made::default();
     let primary = made.code(&[0x53, 0x48, 0x83, 0xec, 0x20, 0x90]); // push rbx; sub rsp, 32
     let part = made.code(&[0x56, 0x90, 0x90]); // push rsi
@@ -158,7 +158,7 @@ fn a_chain_is_followed_to_the_primary_entry() {
 }
 
 #[test]
-fn an_indirect_entry_has_the_unwind_information_of_the_entry_it_leads_to() {
+fn t5_an_indirect_entry_has_the_unwind_information_of_the_entry_it_leads_to() {
     let mut made = Made::default();
     let function = made.function(&[0x53, 0x90, 0x5b, 0xc3], &[1, 1, 1, 0, 1, 0x30, 0, 0]);
     let again = made.code(&[0x90, 0x5b, 0xc3]);
@@ -168,7 +168,7 @@ fn an_indirect_entry_has_the_unwind_information_of_the_entry_it_leads_to() {
 }
 
 #[test]
-fn code_without_an_entry_is_a_leaf() {
+fn t5_code_without_an_entry_is_a_leaf() {
     let mut made = Made::default();
     made.code(&[0x90, 0xc3]);
     made.function(&[0x53, 0x90, 0x5b, 0xc3], &[1, 1, 1, 0, 1, 0x30, 0, 0]);
@@ -179,7 +179,7 @@ fn code_without_an_entry_is_a_leaf() {
 }
 
 #[test]
-fn a_leaf_is_a_leaf_only_until_it_calls() {
+fn t5_a_leaf_is_a_leaf_only_until_it_calls() {
     let mut made = Made::default();
     let leaf = made.code(&[0x90; 4]);
     let callee = made.function(&[0x53, 0x90, 0x5b, 0xc3], &[1, 1, 1, 0, 1, 0x30, 0, 0]);
@@ -197,7 +197,7 @@ fn a_leaf_is_a_leaf_only_until_it_calls() {
 }
 
 #[test]
-fn a_jump_is_an_epilog_only_if_it_leaves_the_function() {
+fn t5_a_jump_is_an_epilog_only_if_it_leaves_the_function() {
     let info = [1, 4, 1, 0, 4, 0x42]; // sub rsp, 40
     let mut made = Made::default();
     // jmp to the nop behind it; then the frame is taken down before the jump to the next function.
@@ -227,7 +227,7 @@ fn a_jump_is_an_epilog_only_if_it_leaves_the_function() {
 /// As gcc has it: what seldom runs is a function of its own, entered by a plain jump, whose unwind information says that the whole frame is
 /// there at its first instruction.
 #[test]
-fn a_jump_to_a_cold_part_leaves_the_frame_standing() {
+fn t5_a_jump_to_a_cold_part_leaves_the_frame_standing() {
     let mut made = Made::default();
     // push rbx; sub rsp, 32; jne to the cold part; jmp to the cold part; nop; add rsp, 32; pop rbx; ret
     let hot = [
@@ -249,7 +249,7 @@ fn a_jump_to_a_cold_part_leaves_the_frame_standing() {
 }
 
 #[test]
-fn what_does_not_touch_the_frame_may_stand_before_the_return() {
+fn t5_what_does_not_touch_the_frame_may_stand_before_the_return() {
     let mut made = Made::default();
     // push rbx; sub rsp, 32; nop; add rsp, 32; pop rbx; vzeroupper; ret
     let code = [0x53, 0x48, 0x83, 0xec, 0x20, 0x90, 0x48, 0x83, 0xc4, 0x20, 0x5b, 0xc5, 0xf8, 0x77, 0xc3];
@@ -270,7 +270,7 @@ fn what_does_not_touch_the_frame_may_stand_before_the_return() {
 }
 
 #[test]
-fn steps_of_one_instruction_need_only_together_be_what_the_table_expresses() {
+fn t5_steps_of_one_instruction_need_only_together_be_what_the_table_expresses() {
     let mut made = Made::default();
     // 12 bytes are no whole words, and 4 more of the same instruction make them 16.
     made.function(&[0x90; 12], &[1, 8, 6, 0, 8, 0x11, 4, 0, 0, 0, 8, 0x11, 12, 0, 0, 0]);
@@ -278,7 +278,7 @@ fn steps_of_one_instruction_need_only_together_be_what_the_table_expresses() {
 }
 
 #[test]
-fn version_2_lists_epilogs_which_may_be_jumps_through_registers() {
+fn t5_version_2_lists_epilogs_which_may_be_jumps_through_registers() {
     // push rbx; nop; pop rbx; jmp rax; nop; pop rbx; ret. Epilogs of 2 and, in the end, of as many bytes as stated.
     let code = [0x53, 0x90, 0x5b, 0xff, 0xe0, 0x90, 0x5b, 0xc3];
     let mut made = Made::default();
@@ -324,7 +324,7 @@ fn version_2_lists_epilogs_which_may_be_jumps_through_registers() {
 
 /// A module of mingw-w64 may have call frame information beside its exception directory.
 #[test]
-fn call_frame_information_of_a_windows_module_tells_rsi_and_rdi() {
+fn t5_call_frame_information_of_a_windows_module_tells_rsi_and_rdi() {
     let mut section = cfi::EhFrame::new("zR", cfi::AT_ENTRY);
     // push rsi; rsi is 4.
     section.fde(BASE + u64::from(CODE), 4, &[cfi::advance(1), cfi::cfa_offset(16), cfi::saved(4, 2)]);
@@ -441,7 +441,7 @@ mod as_microsofts_compiler {
 }
 
 #[test]
-fn other_versions_are_a_gap_with_a_reason() {
+fn t5_other_versions_are_a_gap_with_a_reason() {
     for (version, reason) in [
         (3, "exception directory: unwind information of version 3"),
         (0, "exception directory: unwind information of an unknown version"),
@@ -459,7 +459,7 @@ fn other_versions_are_a_gap_with_a_reason() {
 }
 
 #[test]
-fn a_machine_frame_leads_to_the_interrupted_instruction_with_and_without_an_error_code() {
+fn t5_a_machine_frame_leads_to_the_interrupted_instruction_with_and_without_an_error_code() {
     for with_code in [false, true] {
         let mut made = Made::default();
         // push rbp; push rsi; nop. The push of the machine frame is the first step, at offset 0.
@@ -492,9 +492,42 @@ fn a_machine_frame_leads_to_the_interrupted_instruction_with_and_without_an_erro
     }
 }
 
+/// Code of the upper half that an interrupt of a process led to, as a kernel's entry code is described: by what the processor pushed.
+#[test]
+fn t14_from_the_kernel_to_the_very_instruction_of_the_process_an_edge_of_its_own_leads() {
+    const KERNEL: u64 = 0xffff_f800_1000_0000;
+    let mut made = Made::default();
+    // push rbp; nop, behind the push of a machine frame.
+    made.function(&[0x55, 0x90], &[1, 1, 2, 0, 1, 0x50, 0, 0x0a]);
+    let bytes = made.compile().bytes;
+    let module = |start: u64| Module {
+        start: Avma(start),
+        end: Avma(start + 0x10_0000),
+        bias: start.wrapping_sub(BASE),
+        image_base: Svma(BASE),
+        table: Some(Table::open(&bytes).expect("our own table")),
+        code: None,
+    };
+    let modules = Modules::new(Arch::X86_64, vec![module(KERNEL)]);
+    let stack = 0xffff_f800_2000_0000;
+    for (interrupted, edge) in
+        [(0x7fff_1234, FrameEdge::KernelEntry), (KERNEL + u64::from(CODE) + 1, FrameEdge::Interrupt)]
+    {
+        let words = [0x5151, interrupted, 0x33, 0x246, 0x7fff_0100, 0x2b];
+        let memory: Vec<u8> = words.iter().flat_map(|word| u64::to_le_bytes(*word)).collect();
+        let registers = Registers { pc: KERNEL + u64::from(CODE) + 1, sp: stack, fp: 1, ..Registers::default() };
+        let mut frames = [Frame::EMPTY; 8];
+        let memory = StackBytes { start: Avma(stack), bytes: &memory };
+        let walk = unwind(&modules, &registers, &memory, &mut Cache::new(), &mut frames);
+        assert!(walk.frames >= 2, "{walk:?}");
+        assert_eq!((frames[1].pc, frames[1].exact, frames[1].fp), (Avma(interrupted), true, 0x5151));
+        assert_eq!((frames[1].edge(&frames[0]), frames[0].cfa), (edge, Avma(0x7fff_0100)));
+    }
+}
+
 /// As Microsoft's compiler saves registers: above the CFA, where the caller left room for parameters.
 #[test]
-fn a_register_in_the_callers_home_space_is_read_there() {
+fn t5_a_register_in_the_callers_home_space_is_read_there() {
     let mut made = Made::default();
     // mov [rsp + 8], rbp; push rdi; sub rsp, 32; nop
     let code = [0x48, 0x89, 0x6c, 0x24, 0x08, 0x57, 0x48, 0x83, 0xec, 0x20, 0x90];
@@ -511,7 +544,7 @@ fn a_register_in_the_callers_home_space_is_read_there() {
 }
 
 #[test]
-fn unwind_information_outside_the_file_and_entries_outside_the_code_are_said() {
+fn t5_unwind_information_outside_the_file_and_entries_outside_the_code_are_said() {
     let mut made = Made::default();
     let code = made.code(&[0x90; 8]);
     made.entry(code, 0x7000_0000);

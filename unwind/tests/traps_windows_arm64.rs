@@ -67,7 +67,7 @@ fn check_refused(compiled: &Compiled, reason: &str) {
 const LEAF: &str = "CFA = sp+0; RA = x30";
 
 #[test]
-fn each_code_is_an_instruction_of_the_prolog_and_of_the_epilog_that_begins_at_its_index() {
+fn t5_each_code_is_an_instruction_of_the_prolog_and_of_the_epilog_that_begins_at_its_index() {
     // stp x29, lr, [sp, #-32]!; stp x19, x20, [sp, #16]; mov x29, sp; sub sp, sp, #64. One epilog leaves the last out, one has it all.
     let codes = [0x04, 0xe1, 0xc8, 0x02, 0x83, 0xe4];
     let saved = "CFA = sp+32; RA = [CFA-24]; x29 = [CFA-32]";
@@ -84,7 +84,7 @@ fn each_code_is_an_instruction_of_the_prolog_and_of_the_epilog_that_begins_at_it
 }
 
 #[test]
-fn a_single_epilog_is_at_the_end_and_its_index_stands_where_the_count_would() {
+fn t5_a_single_epilog_is_at_the_end_and_its_index_stands_where_the_count_would() {
     // sub sp, sp, #16; str lr, [sp, #8], and for the epilog the same.
     // save_reg x30 has the number 11.
     let codes = [0xd0 | 2, 0xc0 | 1, 0x01, 0xe4];
@@ -101,7 +101,7 @@ fn a_single_epilog_is_at_the_end_and_its_index_stands_where_the_count_would() {
 }
 
 #[test]
-fn counts_that_do_not_fit_the_header_stand_in_a_second_word() {
+fn t5_counts_that_do_not_fit_the_header_stand_in_a_second_word() {
     let mut bytes = LENGTH.to_le_bytes().to_vec();
     bytes.extend((1u32 | 1 << 16).to_le_bytes());
     bytes.extend(14u32.to_le_bytes());
@@ -110,7 +110,7 @@ fn counts_that_do_not_fit_the_header_stand_in_a_second_word() {
 }
 
 #[test]
-fn what_follows_end_c_was_done_elsewhere() {
+fn t5_what_follows_end_c_was_done_elsewhere() {
     // The part begins with the whole frame of its function; one that goes on allocates more.
     let framed = "CFA = sp+32; RA = [CFA-24]; x29 = [CFA-32]";
     check(&record(false, 0, &[], &[0xe5, 0x83, 0xe4]), &[(0, framed)]);
@@ -119,7 +119,7 @@ fn what_follows_end_c_was_done_elsewhere() {
 }
 
 #[test]
-fn save_next_is_about_the_pair_after_the_last() {
+fn t5_save_next_is_about_the_pair_after_the_last() {
     // stp x19, x20, [sp, #-32]!; stp x21, x22, [sp, #16]; then the next of a pair of vector registers, which has no slot.
     let compiled = record(false, 0, &[], &[0xe6, 0x24, 0xe4]);
     let table = Table::open(&compiled.bytes).expect("our own table");
@@ -131,14 +131,14 @@ fn save_next_is_about_the_pair_after_the_last() {
 }
 
 #[test]
-fn a_signed_return_address_is_signed_from_the_instruction_on_that_signs_it() {
+fn t5_a_signed_return_address_is_signed_from_the_instruction_on_that_signs_it() {
     let signed = "CFA = sp+0; RA = x30 without its signature";
     let inside = "CFA = sp+16; RA = [CFA-8] without its signature; x29 = [CFA-16]";
     check(&record(true, 0, &[], &[0x81, 0xfc, 0xe4]), &[(0, LEAF), (1, signed), (2, inside), (14, signed), (15, LEAF)]);
 }
 
 #[test]
-fn registers_of_every_form_are_where_the_codes_say() {
+fn t5_registers_of_every_form_are_where_the_codes_say() {
     let slot = |codes: &[u8], register: u8| {
         let compiled = record(false, 0, &[], codes);
         assert_eq!(compiled.report.unsupported_count, 0, "{codes:x?}: {:?}", compiled.report);
@@ -161,7 +161,7 @@ fn registers_of_every_form_are_where_the_codes_say() {
 }
 
 #[test]
-fn fragments_of_packed_data_have_the_frame_everywhere() {
+fn t5_fragments_of_packed_data_have_the_frame_everywhere() {
     // x19 and lr saved, 32 bytes; as a function, and without prolog.
     let data = |flag: u32| flag | LENGTH << 2 | 1 << 16 | 1 << 21 | 2 << 23;
     let inside = "CFA = sp+32; RA = [CFA-8]";
@@ -182,7 +182,7 @@ fn fragments_of_packed_data_have_the_frame_everywhere() {
 }
 
 #[test]
-fn other_versions_and_codes_are_a_gap_with_a_reason() {
+fn t5_other_versions_and_codes_are_a_gap_with_a_reason() {
     let unknown = "exception directory: unwind information of an unknown version";
     check_refused(&made(0x3000, &(LENGTH | 1 << 18 | 1 << 27).to_le_bytes()), unknown);
     check_refused(&made(3 | LENGTH << 2, &[]), "exception directory: packed data of an unknown kind");
@@ -200,7 +200,7 @@ fn other_versions_and_codes_are_a_gap_with_a_reason() {
 /// Functions in parts, as Microsoft's compiler lays them out: one epilog ends with its part, by `end_c`, and the next part adds to the stack pointer and
 /// returns; of another one, whose codes are all there, the part has the first loads alone.
 #[test]
-fn an_epilog_runs_on_from_one_part_of_a_function_into_the_next() {
+fn t5_an_epilog_runs_on_from_one_part_of_a_function_into_the_next() {
     // Above: sub sp, 16; str lr, [sp, 80]; stp x19, x20, [sp, -96]!. Here two pairs more, from 40 on.
     let loads = [0xc9, 0x47, 0xc8, 0xc5];
     let framed = "CFA = sp+112; RA = [CFA-16]";
@@ -227,7 +227,7 @@ fn an_epilog_runs_on_from_one_part_of_a_function_into_the_next() {
 /// `__security_pop_cookie` of Microsoft's runtime adds 16 to its caller's stack pointer: in its epilog the address of the link register is no
 /// return address. Before, it is a leaf.
 #[test]
-fn an_epilog_that_cannot_be_told_leaves_the_rest_of_the_function_its_rules() {
+fn t5_an_epilog_that_cannot_be_told_leaves_the_rest_of_the_function_its_rules() {
     let lone = "exception directory: an interrupted caller without a machine frame";
     let compiled = record(false, 1, &[(6, 1)], &[0xe4, 0x01, 0xec, 0xe4]);
     check_refused(&compiled, lone);
@@ -243,7 +243,7 @@ fn an_epilog_that_cannot_be_told_leaves_the_rest_of_the_function_its_rules() {
 
 /// Codes of what the stack is like when code is entered stand for no instruction: it is so at the first one.
 #[test]
-fn codes_of_special_stacks_are_no_instructions() {
+fn t5_codes_of_special_stacks_are_no_instructions() {
     // sub sp, sp, #16 in a handler that the processor entered; the epilog adds it again.
     let handler = "interrupted: CFA = sp+0 holds pc and sp; RA = [CFA+8]";
     let framed = "interrupted: CFA = sp+16 holds pc and sp; RA = [CFA+8]";
@@ -254,7 +254,7 @@ fn codes_of_special_stacks_are_no_instructions() {
 
 /// What is undone last counts: a caller that goes on where the link register says, and did not call, has no rule.
 #[test]
-fn a_caller_is_interrupted_only_where_its_frame_says_so_last() {
+fn t5_a_caller_is_interrupted_only_where_its_frame_says_so_last() {
     let lone = "exception directory: an interrupted caller without a machine frame";
     for codes in [&[0xec, 0xe4][..], &[0xe9, 0xec, 0xe4], &[0xea, 0xec, 0xe4], &[0x01, 0xec, 0x01, 0xe4]] {
         check_refused(&record(false, 0, &[], codes), lone);
@@ -266,7 +266,7 @@ fn a_caller_is_interrupted_only_where_its_frame_says_so_last() {
 
 /// Scopes that name the same place, in numbers that only a hostile record has.
 #[test]
-fn many_epilogs_of_one_place_are_one() {
+fn t5_many_epilogs_of_one_place_are_one() {
     let mut bytes = LENGTH.to_le_bytes().to_vec();
     let scopes = 60_000u32;
     // 255 words of codes, each of which every scope would undo.
@@ -299,7 +299,7 @@ fn interrupted(codes: &[u8], words: &[u64]) -> Vec<Frame> {
 }
 
 #[test]
-fn a_machine_frame_leads_to_the_interrupted_instruction() {
+fn t5_a_machine_frame_leads_to_the_interrupted_instruction() {
     // 16 bytes below what was pushed: stack pointer, then program counter.
     let frames = interrupted(&[0x01, 0xec, 0xe9, 0xe4], &[0, 0, 0x7fff_0400, CODE + 0x20]);
     let caller = frames.get(1).expect("a caller");
@@ -308,7 +308,7 @@ fn a_machine_frame_leads_to_the_interrupted_instruction() {
 }
 
 #[test]
-fn a_context_has_every_register_of_the_interrupted_instruction() {
+fn t5_a_context_has_every_register_of_the_interrupted_instruction() {
     // ContextFlags and Cpsr, x0–x28, Fp, Lr, Sp, Pc.
     let mut words = vec![0, 0, 0x40_0000];
     words.extend(100..129);
@@ -320,7 +320,7 @@ fn a_context_has_every_register_of_the_interrupted_instruction() {
 }
 
 #[test]
-fn code_without_an_entry_is_a_leaf() {
+fn t5_code_without_an_entry_is_a_leaf() {
     let compiled = made(1 | 4 << 2 | 1 << 23, &[]);
     check(&compiled, &[(0, LEAF), (1, "CFA = sp+16; RA = x30"), (3, LEAF)]);
 }
