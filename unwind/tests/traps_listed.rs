@@ -42,7 +42,8 @@ fn every_trap_has_its_tests() {
         .lines()
         .filter_map(|line| {
             let (trap, rest) = line.strip_prefix("| T")?.split_once(" |")?;
-            Some((trap.parse().ok()?, rest))
+            let (_, shown_by) = rest.trim_end_matches(" |").rsplit_once(" | ")?;
+            Some((trap.parse().ok()?, shown_by))
         })
         .collect();
     assert_eq!(rows.keys().copied().collect::<Vec<_>>(), (1..=17).collect::<Vec<_>>());
