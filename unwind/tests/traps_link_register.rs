@@ -213,9 +213,9 @@ fn t9_a_signal_frame_leads_to_a_tagged_stack_and_addresses_of_the_upper_half_kee
         assert_eq!((pcs, walk.stop), (vec![0x1024, 0x2004, 0x1010, 0x1044], StopReason::EndOfStack));
         assert_eq!((frames[1].cfa, frames[2].cfa, frames[2].fp), (Avma(own), Avma(own + 32), tag | own));
         // Bit 55 is set: the tag stands in for ones.
-        let upper = 0x0080_7fff_8000_1000;
-        let memory = Words::default().with(&[(upper | 0xff << 56, 0), (upper + 8 | 0xff << 56, at(0x1044))]);
-        let registers = Registers { sp: tag | upper, ..registers(0x1010, 0) };
+        let upper = 0xff80_7fff_8000_1000;
+        let memory = Words::default().with(&[(upper, 0), (upper + 8, at(0x1044))]);
+        let registers = Registers { sp: tag | (upper << 8 >> 8), ..registers(0x1010, 0) };
         assert_eq!(process.pcs(&registers, &memory), (vec![0x1010, 0x1044], StopReason::EndOfStack));
     }
 }
@@ -227,7 +227,7 @@ fn t9_the_tag_of_the_stack_pointer_does_not_hide_where_signatures_are() {
     section.fde(0x1000, 0x20, &[sign(), cfa_offset(16), saved(29, 2), saved(30, 1)]).fde(0x1040, 0x20, &[end(30)]);
     let table = section.compile().bytes;
     let memory = Words::default().with(&[(SP, 0), (SP + 8, at(0x1044) | 0x0035_0000_0000_0000)]);
-    let registers = Registers { sp: 0x0b << 56 | SP, ..registers(0x1010, 0) };
+    let registers = Registers { sp: TAGS[0] | SP, ..registers(0x1010, 0) };
     let found = Process::new(&table).pcs(&registers, &memory);
     assert_eq!(found, (vec![0x1010, 0x1044], StopReason::EndOfStack));
 }
