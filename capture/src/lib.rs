@@ -24,6 +24,7 @@ mod error;
 mod goroutines;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod jit;
+mod made;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

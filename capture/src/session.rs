@@ -14,6 +14,7 @@ use symseal_process::{
 use symseal_trace::{Trace, TraceBegin, TraceEnd, TraceModule, TraceSample, Uuid, rfc3339_utc};
 
 use crate::jit::{led_to, told_alike};
+use crate::made::made_code;
 use crate::ptrace::{self, REGISTER_BYTES, Registers};
 use crate::registers::by_name;
 use crate::stacks::{Pointers, StackCopier};
@@ -70,6 +71,7 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
         sample.stopped_ns = u64::try_from(held).unwrap_or(u64::MAX);
     }
     samples.sort_by_key(|sample| sample.thread);
+    let code = made_code(&samples, &mappings);
     // Reading these files takes its time, and may have to wait for the process itself.
     let before = led_to(&samples, &jit.snapshot(), &mappings);
     jit.refresh(&mappings);
@@ -90,7 +92,7 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
     };
     let modules = modules.into_iter().map(|module| trace_module(module, vdso.as_deref())).collect();
     let end = TraceEnd { lost, ..TraceEnd::default() };
-    Ok(sealed(Trace { begin, modules, jit, samples, end, ..Trace::default() }))
+    Ok(sealed(Trace { begin, modules, code, jit, samples, end, ..Trace::default() }))
 }
 
 /// The samples of all threads that can still be read, and the number of the others.

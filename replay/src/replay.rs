@@ -263,6 +263,10 @@ fn trace_digest(trace: &Trace) -> Digest {
         hasher.update(&serde_json::to_vec(module).unwrap_or_default());
         hasher.update(b"\n");
     }
+    for code in &trace.code {
+        hasher.update(&serde_json::to_vec(code).unwrap_or_default());
+        hasher.update(b"\n");
+    }
     for function in &trace.jit {
         hasher.update(&serde_json::to_vec(function).unwrap_or_default());
         hasher.update(b"\n");

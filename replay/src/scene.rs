@@ -15,7 +15,7 @@ pub(crate) const X86_64_GENERAL: [&str; 16] =
 pub(crate) struct Scene {
     /// In the order of the trace; overlapping ones left out as [`ModuleMap`] does.
     pub(crate) modules: Vec<SceneModule>,
-    /// Code that the process made, where its runtime told of it: first address and the one behind it, by rising address. It is in no module, and stays
+    /// Code that the process made, in memory without a file or where its runtime told of it: first address and the one behind it, by rising address. It is in no module, and stays
     /// where it is.
     pub(crate) made: Vec<(u64, u64)>,
     pub(crate) snapshots: Vec<Snapshot>,
@@ -103,7 +103,8 @@ impl Scene {
 /// Where the code lies that the process made, joined where functions touch or lie over each other.
 fn made_code(trace: &Trace) -> Vec<(u64, u64)> {
     let end = |start: u64, size: u64| start.saturating_add(size);
-    let mut told: Vec<(u64, u64)> = trace.jit.iter().map(|it| (it.start.0, end(it.start.0, it.size))).collect();
+    let told = trace.jit.iter().map(|it| (it.start.0, end(it.start.0, it.size)));
+    let mut told: Vec<(u64, u64)> = told.chain(trace.code.iter().map(|it| (it.start.0, it.end.0))).collect();
     told.sort_unstable();
     let mut made: Vec<(u64, u64)> = Vec::new();
     for (start, end) in told.into_iter().filter(|(start, end)| start < end) {

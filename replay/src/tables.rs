@@ -11,9 +11,9 @@ use symseal_unwind::compile::{Bases, Input, compile};
 use symseal_unwind::{Cache, Table};
 
 use crate::scene::{Scene, SceneModule};
-use crate::walk::{EngineModules, ends_for_want_of_a_rule};
+use crate::walk::{EngineModules, is_told_by_code};
 
-/// The most bytes of code that are kept for scans: those of a large program with all of its libraries.
+/// The most bytes of code that are kept: those of a large program with all of its libraries.
 const MAX_CODE_BYTES: usize = 1 << 30;
 
 /// The tables that a trace is unwound with.
@@ -22,7 +22,7 @@ pub struct BundleTables {
     tables: BTreeMap<DebugId, UnwindTable>,
     images: Vec<VdsoModule>,
     jit: Option<Arc<JitNames>>,
-    /// Code that was read for stacks that end for want of a rule.
+    /// Code that was read for stacks that rules alone do not tell.
     code: BTreeMap<DebugId, ModuleCode>,
     missing_code: Vec<MissingTable>,
     missing: Vec<MissingTable>,
@@ -112,10 +112,10 @@ impl BundleTables {
         lacking.map(SceneModule::mapped).collect()
     }
 
-    /// Adds the code of modules for the stacks of `trace` that end for want of a rule, so that they may be scanned: of those modules that
-    /// words of such a stack point into, from the executables that `resolver` finds. Where no stack ends so, nothing is read. What is missing
-    /// is listed in [`Self::missing_code`].
-    pub fn with_code_for_scans(mut self, trace: &Trace, resolver: &Resolver) -> Self {
+    /// Adds the code of modules for the stacks of `trace` that rules alone do not tell, so that frame pointers and leaves may be held to the
+    /// calls that were made, and scanned where nothing leads on: of those modules that words of such a stack point into, from the executables
+    /// that `resolver` finds. Where rules tell all stacks, nothing is read. What is missing is listed in [`Self::missing_code`].
+    pub fn with_code(mut self, trace: &Trace, resolver: &Resolver) -> Self {
         let scene = Scene::of(trace);
         let mut wanted = BTreeSet::new();
         {
@@ -123,7 +123,7 @@ impl BundleTables {
             let mut cache = Cache::new();
             for snapshot in &scene.snapshots {
                 let stack = modules.walk(snapshot, &mut cache);
-                if ends_for_want_of_a_rule(stack.stop) {
+                if is_told_by_code(&stack) {
                     // A return address behind a last call lies at the very end.
                     let words = snapshot.stack_words().filter_map(|word| ranges.pointed_into(word));
                     wanted.extend(words.chain(ranges.holding(snapshot.engine_registers().pc)));
@@ -154,7 +154,7 @@ impl BundleTables {
         self
     }
 
-    /// Modules whose code a scan would have needed, and why it is not there.
+    /// Modules whose code was wanted, and why it is not there.
     pub fn missing_code(&self) -> &[MissingTable] {
         &self.missing_code
     }

@@ -15,7 +15,7 @@ use crate::replay::{Bench, Outcome};
 use crate::resolve::name_stack;
 use crate::rng::SplitMix64;
 use crate::scene::{Scene, Snapshot, Watched};
-use crate::walk::EngineModules;
+use crate::walk::{EngineModules, ends_for_want_of_a_rule};
 
 /// How an unknown frame address is told.
 const UNKNOWN: &str = "0x0";
@@ -29,8 +29,7 @@ pub(crate) fn run(bench: &Bench<'_>, golden: &[Canonical], rng: &mut SplitMix64)
     let resolver = bench.tables.equip(bench.resolver, bench.resolver.options().address_cache);
     let mut outcomes = Vec::new();
     for (snapshot, golden) in bench.scene.snapshots.iter().zip(golden) {
-        let is_scanned = golden.frames.iter().any(|frame| frame.method == UnwindMethod::Scan);
-        let (walked, options) = modules.walk_of(is_scanned);
+        let (_, (walked, options)) = modules.walk_in_its_way(snapshot, &mut Cache::new());
         let reads = Reads { modules: walked, options, snapshot };
         let cut = draw_cut(snapshot, &reads.of(golden.frames.len()), rng);
         let mut expected = expected_after(&reads, golden, &cut);
@@ -78,8 +77,7 @@ fn take_liberties(expected: &mut Canonical, found: &Canonical, golden: &Canonica
             UnwindMethod::FramePointer | UnwindMethod::Leaf | UnwindMethod::NullCall | UnwindMethod::Scan
         )
     });
-    let without_rule = matches!(found.stop, StopReason::NoRule | StopReason::NoTable | StopReason::NoModule);
-    if without_rule && !next_by_rule {
+    if ends_for_want_of_a_rule(found.stop) && !next_by_rule {
         expected.stop = found.stop;
     }
 }

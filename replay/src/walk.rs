@@ -84,29 +84,31 @@ impl<'t> EngineModules<'t> {
         Self { plain: modules(false), with_code, files: scene.modules.len() }
     }
 
-    /// One stack. Where it ends for want of a rule, and code was read, the scan may lead on from there: it adds frames, and changes
-    /// none of those that were found without it.
+    /// One stack. Where rules alone do not tell it, and code was read, it is what the code bears out.
     pub(crate) fn walk(&self, snapshot: &Snapshot, cache: &mut Cache) -> ThreadStack {
-        let stack = self.walk_with(&self.plain, snapshot, cache, PLAIN);
-        if !ends_for_want_of_a_rule(stack.stop) {
-            return stack;
-        }
-        let Some(modules) = &self.with_code else { return stack };
-        let scanned = self.walk_with(modules, snapshot, cache, SCANNING);
-        let same = |(found, with_scan): (&Frame, &Frame)| {
-            let of = |frame: &Frame| (frame.pc, frame.exact, frame.fp, frame.method);
-            of(found) == of(with_scan)
-        };
-        let extends = scanned.frames.len() > stack.frames.len() && stack.frames.iter().zip(&scanned.frames).all(same);
-        if extends && has_scan(&scanned.frames) && is_in_view(snapshot, &scanned.frames) { scanned } else { stack }
+        self.walk_in_its_way(snapshot, cache).0
     }
 
-    /// The modules and options of the walk that found these frames.
-    pub(crate) fn walk_of(&self, is_scanned: bool) -> (&Modules<'t>, Options) {
-        match &self.with_code {
-            Some(modules) if is_scanned => (modules, SCANNING),
-            _ => (&self.plain, PLAIN),
-        }
+    /// One stack, and the modules and options of the walk that found it.
+    ///
+    /// With the code at hand a frame pointer or a leaf is held to the calls that were made, and a scan may lead on from where nothing
+    /// else does. What the scanning walk contradicts is not believed; where it finds only less, for what may be meant besides, the
+    /// other one counts.
+    pub(crate) fn walk_in_its_way(
+        &self,
+        snapshot: &Snapshot,
+        cache: &mut Cache,
+    ) -> (ThreadStack, (&Modules<'t>, Options)) {
+        let by_rules = self.walk_with(&self.plain, snapshot, cache, PLAIN);
+        let Some(modules) = self.with_code.as_ref().filter(|_| is_told_by_code(&by_rules)) else {
+            return (by_rules, (&self.plain, PLAIN));
+        };
+        let believed = self.walk_with(modules, snapshot, cache, PLAIN);
+        let mut scanned = self.walk_with(modules, snapshot, cache, SCANNING);
+        keep_what_is_in_view(snapshot, &mut scanned);
+        let is_less = scanned.frames.len() <= believed.frames.len()
+            && scanned.frames.iter().zip(&believed.frames).all(|(a, b)| (a.pc, a.exact) == (b.pc, b.exact));
+        if is_less { (believed, (modules, PLAIN)) } else { (scanned, (modules, SCANNING)) }
     }
 
     fn walk_with(
@@ -139,24 +141,39 @@ impl<'t> EngineModules<'t> {
 const PLAIN: Options = Options { signature_mask: None, scan: false, continuations: true };
 const SCANNING: Options = Options { scan: true, ..PLAIN };
 
+/// Whether the code of modules may tell more of a stack than their tables do, or otherwise: it ends for want of a rule, or has frames that
+/// none led to.
+pub(crate) fn is_told_by_code(stack: &ThreadStack) -> bool {
+    use UnwindMethod::{FramePointer, Leaf, NullCall};
+    ends_for_want_of_a_rule(stack.stop)
+        || stack.frames.iter().any(|frame| matches!(frame.method, FramePointer | Leaf | NullCall))
+}
+
 /// Whether code without rules is why there are no more frames.
 pub(crate) fn ends_for_want_of_a_rule(stop: StopReason) -> bool {
     use StopReason::{Ambiguous, LeafCalled, NoModule, NoRule, NoTable};
     matches!(stop, Ambiguous | LeafCalled | NoModule | NoRule | NoTable)
 }
 
-fn has_scan(frames: &[Frame]) -> bool {
-    frames.iter().any(|frame| frame.method == UnwindMethod::Scan)
-}
-
-/// Whether all that could stand against the scanned words was copied: a copy may end early.
-fn is_in_view(snapshot: &Snapshot, frames: &[Frame]) -> bool {
-    frames.iter().enumerate().filter(|(_, frame)| frame.method == UnwindMethod::Scan).all(|(at, _)| {
+/// Ends the stack before the first scanned word against which something may stand that was not copied.
+fn keep_what_is_in_view(snapshot: &Snapshot, stack: &mut ThreadStack) {
+    let frames = &stack.frames;
+    let is_out_of_view = |at: usize| {
         // The stack pointer of the callee is the frame address of its own callee.
         let sp = match at.checked_sub(2) {
             Some(callee) => frames.get(callee).map(|frame| frame.cfa.0),
             None => Some(snapshot.engine_registers().sp),
         };
-        sp.is_some_and(|sp| snapshot.is_copied_from(sp, WORDS_IN_VIEW * 8))
-    })
+        !sp.is_some_and(|sp| snapshot.is_copied_from(sp, WORDS_IN_VIEW * 8))
+    };
+    let mut scanned = frames.iter().enumerate().filter(|(_, frame)| frame.method == UnwindMethod::Scan);
+    if let Some((first, _)) = scanned.find(|(at, _)| is_out_of_view(*at)) {
+        stack.frames.truncate(first);
+        // Where the callee reaches to was told by the word alone.
+        if let Some(callee) = stack.frames.last_mut() {
+            callee.cfa = Avma(0);
+        }
+        stack.stop = StopReason::TruncatedStack;
+        stack.awaited = None;
+    }
 }

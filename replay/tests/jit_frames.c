@@ -1,4 +1,5 @@
-/* Three frames on end of code that the program made, each with a frame pointer, as the code of runtimes has them. */
+/* Three frames on end of code that the program made, each with a frame pointer, as the code of runtimes has them. With "silent" in its name it tells
+   of none. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +18,7 @@ __attribute__((noinline)) static int calls_made_code(void *code, void **chain) {
     return after;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     /* push %rbp; mov %rsp, %rbp; mov %rdi, %rax; add $8, %rdi; call *(%rax); pop %rbp; ret */
     static const uint8_t made[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x89, 0xf8, 0x48, 0x83, 0xc7, 0x08, 0xff, 0x10, 0x5d, 0xc3};
     static const char *const names[] = {"JS:outermost", "JS:between", "JS:innermost"};
@@ -25,7 +26,7 @@ int main(void) {
     if (code == MAP_FAILED) return 2;
     char path[64];
     snprintf(path, sizeof path, "/tmp/perf-%d.map", (int)getpid());
-    FILE *map = fopen(path, "w");
+    FILE *map = fopen(argc && strstr(argv[0], "silent") ? "/dev/null" : path, "w");
     if (!map) return 2;
     for (int at = 0; at < 3; at++) {
         memcpy(code + 64 * at, made, sizeof made);

@@ -1,6 +1,7 @@
 //! The tests of this room in one program: each file of its own would be linked with everything once more.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod assembled_process;
 mod async_process;
 mod go_process;
 mod hostile_traces;

@@ -34,12 +34,19 @@ fn stage() -> Option<Stage> {
 
 /// The program of a source, running.
 fn stage_of(source: &str) -> Option<Stage> {
+    stage_called(source, "workload")
+}
+
+/// The same, in a file of this name.
+fn stage_called(source: &str, name: &str) -> Option<Stage> {
     let dir = tempfile::tempdir().unwrap();
     let compiled = compile(dir.path(), "clang", source).or_else(|| compile(dir.path(), "gcc", source));
     if compiled.is_none() {
         skip("clang", "not found, nor gcc");
     }
-    Stage::of(dir, compiled?)
+    let executable = dir.path().join(name);
+    std::fs::rename(compiled?, &executable).unwrap();
+    Stage::of(dir, executable)
 }
 
 #[test]
@@ -281,6 +288,24 @@ fn frames_on_end_of_code_that_the_process_made_are_followed_by_their_frame_point
     // Only what CFI leads to is told by CFI.
     let methods: Vec<_> = made.iter().map(|frame| frame.unwind).collect();
     assert_eq!(methods, [UnwindMethod::CfiEhFrame, UnwindMethod::FramePointer, UnwindMethod::FramePointer]);
+    let report = replay(&stage.trace, &stage.resolver(), &stage.tables(), &[1, 2, 3]).unwrap();
+    assert_eq!(report.replay_success_ratio, 1.0, "{:#?}", report.mismatches);
+}
+
+#[test]
+fn frame_pointers_lead_through_code_that_nobody_told_of() {
+    let Some(mut stage) = stage_called("jit_frames.c", "silent") else { return };
+    assert!(stage.trace.jit.is_empty());
+    let mut written = Vec::new();
+    stage.trace.write(&mut written).unwrap();
+    stage.trace = Trace::read(written.as_slice()).unwrap();
+    let threads = stage.threads();
+    let thread = &threads[0];
+    assert_eq!(thread.stop, StopReason::EndOfStack, "{thread:#?}");
+    let names: Vec<_> =
+        thread.frames.iter().map(|frame| frame.frames.first().and_then(|it| it.function.as_deref())).collect();
+    let expected = [Some("at_the_bottom"), None, None, None, Some("calls_made_code"), Some("main")];
+    assert!(names.windows(expected.len()).any(|names| names == expected), "{names:?}");
     let report = replay(&stage.trace, &stage.resolver(), &stage.tables(), &[1, 2, 3]).unwrap();
     assert_eq!(report.replay_success_ratio, 1.0, "{:#?}", report.mismatches);
 }

@@ -9,6 +9,7 @@ use crate::stage::{Stage, skip};
 use symseal_module::{MissReason, Proof, StopReason, UnwindMethod};
 use symseal_replay::{Class, ThreadStack, coverage, replay, resolve_trace, unwind_trace};
 use symseal_resolver::{Options, Resolver};
+use symseal_unwind::Frame;
 
 /// The program, standing still below the function without rules.
 fn stage(more: &[&str], executables: bool) -> Option<Stage> {
@@ -65,7 +66,7 @@ fn a_stack_goes_on_over_code_without_rules_and_the_frame_says_that_it_is_a_guess
     assert_eq!((without.stop, pcs(without).last()), (StopReason::NoRule, told.first()), "{without:#x?}");
 
     let resolver = stage.resolver();
-    let tables = stage.tables().with_code_for_scans(&stage.trace, &resolver);
+    let tables = stage.tables().with_code(&stage.trace, &resolver);
     assert!(tables.missing_code().is_empty(), "{:?}", tables.missing_code());
     let [with] = &unwind_trace(&stage.trace, &tables)[..] else { panic!("one thread") };
     assert_eq!(with.stop, StopReason::EndOfStack, "{with:#x?}");
@@ -93,7 +94,7 @@ fn a_stack_goes_on_over_code_without_rules_and_the_frame_says_that_it_is_a_guess
 fn of_two_words_that_may_be_meant_none_is_taken() {
     let Some(stage) = stage(&["-DAMBIGUOUS"], true) else { return };
     let told = told(&stage);
-    let tables = stage.tables().with_code_for_scans(&stage.trace, &stage.resolver());
+    let tables = stage.tables().with_code(&stage.trace, &stage.resolver());
     assert!(tables.missing_code().is_empty(), "{:?}", tables.missing_code());
     let [stack] = &unwind_trace(&stage.trace, &tables)[..] else { panic!("one thread") };
     assert_eq!((stack.stop, pcs(stack).last()), (StopReason::NoRule, told.first()), "{stack:#x?}");
@@ -101,10 +102,10 @@ fn of_two_words_that_may_be_meant_none_is_taken() {
 }
 
 #[test]
-fn whatever_the_stack_holds_a_scan_adds_frames_and_changes_none() {
+fn whatever_the_stack_holds_code_changes_no_frame_that_rules_find() {
     let Some(stage) = stage(&[], true) else { return };
     let plain = stage.tables();
-    let with_code = stage.tables().with_code_for_scans(&stage.trace, &stage.resolver());
+    let with_code = stage.tables().with_code(&stage.trace, &stage.resolver());
     let told = told(&stage);
     // splitmix64
     let mut state = 17u64;
@@ -137,14 +138,24 @@ fn whatever_the_stack_holds_a_scan_adds_frames_and_changes_none() {
         let ([without], [with]) = (&unwind_trace(&trace, &plain)[..], &unwind_trace(&trace, &with_code)[..]) else {
             panic!("one thread")
         };
-        let known = without.frames.len();
+        // What rules alone find stays; what code says otherwise is found behind a frame that no rule leads on from.
+        let by_rule = |frame: &&Frame| {
+            matches!(
+                frame.method,
+                UnwindMethod::Context | UnwindMethod::CfiEhFrame | UnwindMethod::Plt | UnwindMethod::Prologue
+            )
+        };
+        let known = without.frames.iter().take_while(by_rule).count();
         assert!(with.frames.len() >= known, "{without:#x?}\n{with:#x?}");
         // Where the last frame reaches to, its own rule does not tell.
         assert_eq!(with.frames[..known - 1], without.frames[..known - 1]);
         assert_eq!(with.frames[known - 1].pc, without.frames[known - 1].pc);
-        longer += usize::from(with.frames.len() > known);
+        longer += usize::from(with.frames.len() > without.frames.len());
         whole += usize::from(without.is_complete());
-        assert!(with.frames.len() == known || with.frames[known].method == UnwindMethod::Scan);
+        let next = with.frames.get(known).map(|frame| frame.method);
+        let is_of_code =
+            matches!(next, None | Some(UnwindMethod::Scan | UnwindMethod::Leaf | UnwindMethod::FramePointer));
+        assert!(is_of_code || without.frames.len() > known, "{without:#x?}\n{with:#x?}");
     }
     assert!(longer > 200 && longer + whole < 2000, "{longer} longer by a scan, {whole} whole without");
 }
@@ -154,7 +165,7 @@ fn an_executable_that_the_bundle_lacks_is_read_where_the_process_had_it_only_if_
     // Without symbols it is no debug file, and is not put into the bundle as one.
     let Some(mut stage) = stage(&["-s"], false) else { return };
     let told = told(&stage);
-    let bundle_alone = stage.tables().with_code_for_scans(&stage.trace, &stage.resolver());
+    let bundle_alone = stage.tables().with_code(&stage.trace, &stage.resolver());
     let missing = bundle_alone.missing_code();
     let is_program = |path: &str| Path::new(path) == stage.executable;
     assert!(missing.iter().any(|it| is_program(&it.module) && it.reason == MissReason::NotInBundle), "{missing:?}");
@@ -164,7 +175,7 @@ fn an_executable_that_the_bundle_lacks_is_read_where_the_process_had_it_only_if_
     let local = |stage: &Stage| {
         let options = Options { local_files: true, ..Options::default() };
         let resolver = Resolver::new(options).with_stored_bundle(stage.bundle.clone(), Proof::Sealed);
-        stage.tables().with_code_for_scans(&stage.trace, &resolver)
+        stage.tables().with_code(&stage.trace, &resolver)
     };
     let [stack] = &unwind_trace(&stage.trace, &local(&stage))[..] else { panic!("one thread") };
     assert!(has(stack, &told), "{told:x?}: {stack:#x?}");

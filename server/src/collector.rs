@@ -132,7 +132,7 @@ impl Collector {
                 return Ok(Collected { sessions, ..Collected::default() });
             };
             self.metrics.collected(&collected);
-            return Ok(Collected { sessions, ..collected });
+            return Ok(Collected { sessions: collected.sessions + sessions, ..collected });
         }
         let mut collected = Collected::default();
         // Before the clock began nothing was told to anybody.

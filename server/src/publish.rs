@@ -22,7 +22,7 @@ use crate::ingest::{
 };
 use crate::pool::JobLost;
 use crate::quotas::OverQuota;
-use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, Repository, RepositoryName};
+use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, Repository, RepositoryName, Tag};
 use crate::seals::{Verdict, seal_layers, seals_in};
 use crate::shared::Promise;
 use crate::store::{BundleRow, SealRow, StoreError};
@@ -104,7 +104,10 @@ pub(crate) async fn publish(
     put: PutManifest,
     bytes: Bytes,
 ) -> Result<(), PublishError> {
-    let relied_on: Vec<BlobDigest> = put.manifest.child_digests().chain([&put.digest]).cloned().collect();
+    // Where a tag led to what was taken down, its end waits for nobody else, and must not take the tag that is set here.
+    let behind = |tag: &Tag| app.repositories.get(name)?.hidden_behind(&Reference::Tag(tag.clone()));
+    let ended = put.tags.iter().filter_map(behind);
+    let relied_on: Vec<BlobDigest> = put.manifest.child_digests().chain([&put.digest]).cloned().chain(ended).collect();
     let (digest, manifest) = (put.digest.clone(), put.manifest.clone());
     let promise = app.reprieve(Some(name), &relied_on).await?;
     // What it names may have come to another server.

@@ -181,7 +181,7 @@ async fn symbol_server(
 
 async fn metadata(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
     let scope = Scope::default().readable_by(&caller);
-    debuginfod::metadata::answer(&app, request.method(), request.uri().query(), scope).await
+    debuginfod::metadata::answer(&app, request.method(), request.uri().query(), scope, &hops(&request)).await
 }
 
 /// The servers that a request came through.

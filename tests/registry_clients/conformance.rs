@@ -1,4 +1,4 @@
-//! The OCI distribution specification's own conformance suite, at the commit that `tests/peers` pins.
+//! The OCI distribution specification's own conformance suite, at a commit that `tests/peers` pins.
 
 use std::process::Command;
 

@@ -424,6 +424,60 @@ fn what_was_taken_down_goes_from_the_bucket_and_gc_beside_the_servers_takes_it()
 }
 
 #[test]
+fn uploads_that_were_abandoned_go_from_the_bucket() {
+    let Some(scene) = Scene::with(&["--gc-interval", "0s"]) else { return };
+    let address = scene.address(0);
+    let begin = || {
+        let begun =
+            ask(&address, "/v2/team/app/blobs/uploads/", &["--request", "POST", "--header", "content-length: 0"]);
+        assert_eq!(begun.status, 202, "{begun:?}");
+        let at = begun.header("location")[0].to_owned();
+        let path = at.trim_start_matches("/v2/").to_owned();
+        assert_eq!(request(&address, "PATCH", &path, "application/octet-stream", b"some").map(|it| it.0), Some(202));
+        at.rsplit_once('/').unwrap().1.to_owned()
+    };
+    let (old, young) = (begin(), begin());
+    let folder = |session: &str| scene.objects.file(&format!("uploads/{session}"));
+    let parts = |session: &str| std::fs::read_dir(folder(session)).map_or(0, |parts| parts.count());
+    assert_eq!((parts(&old), parts(&young)), (1, 1));
+    for part in std::fs::read_dir(folder(&old)).unwrap() {
+        let file = std::fs::File::open(part.unwrap().path()).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(25 * 3600)).unwrap();
+    }
+    let collected = scene.store(&["gc", "--grace", "1s", "--json"]).ok().json();
+    assert_eq!(collected["sessions"], 1, "{collected}");
+    assert_eq!((parts(&old), parts(&young)), (0, 1));
+}
+
+#[test]
+fn a_tag_of_what_was_taken_down_is_set_anew_only_when_nobody_is_removing_it() {
+    let Some(scene) = Scene::with(&["--gc-interval", "0s"]) else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    let digest = publish(scene.root.path(), &one, "team/app", 1);
+    let other = publish(scene.root.path(), &two, "team/app", 2);
+    scene.store(&["takedown", &digest, "--reason", "a test"]).ok();
+    wait_until("it is out of sight", || get(&two, "/v2/team/app/manifests/1").status == 404);
+    let manifest = get(&two, &format!("/v2/team/app/manifests/{other}"));
+    assert_eq!(manifest.status, 200);
+    let media_type = manifest.header("content-type")[0].to_owned();
+    let set = |tag: &str| request(&two, "PUT", &format!("team/app/manifests/{tag}"), &media_type, &manifest.body);
+    // A server that removes what was taken down has it taken, with the tag that led to it.
+    let taken = format!("'{digest}', 'team/app', 0, gen_random_uuid()");
+    scene.ask(&format!("INSERT INTO condemned (digest, repository, bytes, taken_by) VALUES ({taken})"));
+    assert_eq!(set("3").map(|it| it.0), Some(201), "another tag has nothing to do with it");
+    assert_eq!(set("1").map(|it| it.0), Some(503), "it may be removed at any moment");
+    scene.ask(&format!("DELETE FROM condemned WHERE digest = '{digest}'"));
+    assert_eq!(set("1").map(|it| it.0), Some(201));
+    std::thread::sleep(Duration::from_secs(2));
+    scene.store(&["gc", "--grace", "1s"]).ok();
+    for address in [&one, &two] {
+        wait_until("the tag leads to the other", || {
+            get(address, "/v2/team/app/manifests/1").header("docker-content-digest") == [other.as_str()]
+        });
+    }
+}
+
+#[test]
 fn a_bucket_of_servers_without_a_database_in_common_is_not_collected_and_says_why() {
     let Some(objects) = ObjectServer::start() else { return };
     let root = tempfile::tempdir().unwrap();

@@ -92,6 +92,10 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         if !state.sp_known || state.method == UnwindMethod::Scan {
             return None;
         }
+        // What returns to where nothing is known to be may have been no return address.
+        if !state.exact && !self.modules.holds(self.lookup_pc()) {
+            return None;
+        }
         if !budget.spend(COST_OF_WORDS) {
             return Some((None, Err(StopReason::Ambiguous)));
         }
@@ -201,7 +205,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// The call before `pc`, if its code is at hand.
-    fn call_to(&self, pc: u64) -> Option<Call> {
+    pub(crate) fn call_to(&self, pc: u64) -> Option<Call> {
         Self::call_before(self.modules.code_at(pc.wrapping_sub(1))?, pc)
     }
 
@@ -212,7 +216,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether the code from `start` to `end` is near and has no rule anywhere, so that it may be one function.
-    fn is_one_gap(&self, start: u64, end: u64, budget: &Budget) -> bool {
+    pub(crate) fn is_one_gap(&self, start: u64, end: u64, budget: &Budget) -> bool {
         /// Bytes between the places that are asked: no more than the shortest functions that linkers align.
         const STRIDE: usize = 16;
         end.wrapping_sub(start) < LONGEST_LEAF

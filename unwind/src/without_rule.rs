@@ -25,7 +25,7 @@ enum Evidence {
     Calls,
     /// A direct call ends right before it, to the code around the program counter.
     CallsHere {
-        /// The instructions from the function's first one on leave the stack pointer alone. Meaningless where calls push.
+        /// The instructions from the function's first one on leave the stack pointer alone.
         sp_known: bool,
     },
 }
@@ -64,7 +64,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 Some((pc, _)) if Self::MACHINE.link.is_some() && self.recorded_return_address() == Some(pc) => {
                     self.by_frame_pointer(budget)
                 }
-                // The scan looks at this word too, and at those that stand against it.
+                // The scan looks at this word too, and at those that stand against it; where the stack pointer has not moved, none can.
+                Some((_, Evidence::CallsHere { sp_known: true })) => by_leaf(UnwindMethod::Leaf),
                 Some(_) if self.settings.scan && Self::MACHINE.link.is_none() => self.by_frame_pointer(budget),
                 // The call at the return address leads right here.
                 Some((_, Evidence::CallsHere { .. })) => by_leaf(UnwindMethod::Leaf),
@@ -185,17 +186,23 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             let is_chain = self.state.method == UnwindMethod::FramePointer;
             return is_chain.then_some((cfa, Err(StopReason::RootFramePointer)));
         }
-        let code = self.modules.code_at(pc.wrapping_sub(1));
-        let calls = code.is_none_or(|code| Self::call_before(code, pc).is_some());
-        if !calls || !self.modules.holds(pc.wrapping_sub(1)) {
+        if !self.modules.holds(pc.wrapping_sub(1)) || !self.may_have_called(pc, budget) {
             return None;
         }
         // The record may be that of a function further out.
-        if self.settings.scan && (!self.may_have_called(pc, budget) || self.has_candidate_below(record, budget)) {
+        if self.settings.scan && !self.makes_record(pc, budget) && self.has_candidate_below(record, budget) {
             return None;
         }
         let method = UnwindMethod::FramePointer;
         Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))
+    }
+
+    /// Whether the call that returns to `pc` led to the present function, and that begins by making a frame record: then the record is its own.
+    fn makes_record(&self, pc: u64, budget: &Budget) -> bool {
+        let Some(Call::To(target)) = self.call_to(pc) else { return false };
+        let code = self.modules.code_at(target).map(|code| code.at_address(target));
+        let is_made = code.is_some_and(|code| matches!((Self::MACHINE.ahead)(code), Ahead::Entry));
+        is_made && self.is_one_gap(target, self.lookup_pc(), budget)
     }
 
     /// Whether the frame pointer leads to what looks like code in no module: code that was made at run time, or loaded since.

@@ -116,6 +116,8 @@ fn t16_two_words_that_may_be_meant_are_ambiguous() {
 #[test]
 fn t16_a_call_of_a_function_that_ends_before_this_one_is_no_evidence_unless_it_goes_on_by_a_jump() {
     let (table, mut code) = (section().compile().bytes, code());
+    // push %rbx: the stack pointer is not where the call left it.
+    code[0x800] = 0x53;
     let words = [at(0x1030), 1, at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]];
     let walk = |code: &[u8]| {
         let process = Process::with_code(&table, Some((FIRST, code)));
@@ -123,11 +125,24 @@ fn t16_a_call_of_a_function_that_ends_before_this_one_is_no_evidence_unless_it_g
         (frames.get(1).map(|frame| frame.pc), walk.stop)
     };
     assert_eq!(walk(&code), (Some(Avma(at(0x1015))), StopReason::EndOfStack));
+    let unmoved = [&[0x90][..], &code[0x801..]].concat();
+    assert_eq!(walk(&[&code[..0x800], &unmoved].concat()).0, Some(Avma(at(0x1030))));
     // jmp 0x1800 at 0x1710; a jump back within the function.
     code[0x710..0x715].copy_from_slice(&[0xe9, 0xeb, 0, 0, 0]);
     assert_eq!(walk(&code), (None, StopReason::Ambiguous));
     code[0x710..0x715].copy_from_slice(&[0xeb, 0xf0, 0x90, 0x90, 0x90]);
     assert_eq!(walk(&code), (Some(Avma(at(0x1015))), StopReason::EndOfStack));
+}
+
+#[test]
+fn t16_nothing_is_guessed_of_what_returns_to_no_module() {
+    // The rule of the first function finds a word that is no address of anything; behind it lies one that calls account for.
+    check(
+        registers(0x1001),
+        &[8, 9, 0x1234_5678, 1, at(0x1022), 8, 9, at(0x1095)],
+        &[0x1001, 0x1234_5678 - cfi::BIAS],
+        StopReason::NoModule,
+    );
 }
 
 #[test]
@@ -153,6 +168,23 @@ fn t16_a_frame_pointer_is_believed_only_where_no_word_below_may_be_meant() {
     // The record is that of a function further out: the call that leads here lies below it.
     words[2..6].copy_from_slice(&[at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]]);
     check(framed, &words, &[HERE, 0x1015, 0x1095], StopReason::EndOfStack);
+}
+
+#[test]
+fn t16_a_frame_pointer_is_believed_where_the_function_that_was_called_makes_the_record() {
+    // push %rbp; mov %rsp, %rbp at 0x1800, which the call before 0x1015 leads to.
+    let (table, mut code) = (section().compile().bytes, code());
+    let framed = Registers { fp: SP + 0x20, ..registers(0x1810) };
+    // Another word may be meant below the record: what an earlier call left there.
+    let words = [1, at(0x1022), 8, 9, 0, at(0x1015), 8, 9, at(0x1095)];
+    let walk = |code: &[u8]| {
+        let process = Process::with_code(&table, Some((FIRST, code)));
+        let (frames, walk) = scan_with(&process, &framed, &stack(&words));
+        (frames.iter().map(|frame| frame.pc.0 - cfi::BIAS).collect::<Vec<_>>(), walk.stop)
+    };
+    assert_eq!(walk(&code), (vec![0x1810], StopReason::Ambiguous));
+    code[0x800..0x804].copy_from_slice(&[0x55, 0x48, 0x89, 0xe5]);
+    assert_eq!(walk(&code), (vec![0x1810, 0x1015, 0x1095], StopReason::EndOfStack));
 }
 
 /// A word on the stack does not tell the stack pointer of a caller that keeps its return address where it likes.

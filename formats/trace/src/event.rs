@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use symseal_module::{MissReason, Proof, Quality, ResolverStep, UnwindMethod};
 
-use crate::{ReplayResult, TraceBegin, TraceCapture, TraceEnd, TraceJit, TraceModule, TraceResolved, TraceSample};
+use crate::{
+    ReplayResult, TraceBegin, TraceCapture, TraceCode, TraceEnd, TraceJit, TraceModule, TraceResolved, TraceSample,
+};
 
 /// One event, told apart by its field `event`.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +18,8 @@ pub enum Event {
     Begin(TraceBegin),
     /// `trace.module`.
     Module(TraceModule),
+    /// `trace.code`.
+    Code(TraceCode),
     /// `trace.jit`.
     Jit(TraceJit),
     /// `trace.sample`.
@@ -86,6 +90,7 @@ impl Event {
         match self {
             Self::Begin(_) => TraceBegin::KIND,
             Self::Module(_) => TraceModule::KIND,
+            Self::Code(_) => TraceCode::KIND,
             Self::Jit(_) => TraceJit::KIND,
             Self::Sample(_) => TraceSample::KIND,
             Self::End(_) => TraceEnd::KIND,
@@ -102,6 +107,7 @@ impl Event {
         Ok(match tag.event.as_ref() {
             TraceBegin::KIND => Self::Begin(body(line)?),
             TraceModule::KIND => Self::Module(body(line)?),
+            TraceCode::KIND => Self::Code(body(line)?),
             TraceJit::KIND => Self::Jit(body(line)?),
             TraceSample::KIND => Self::Sample(body(line)?),
             TraceEnd::KIND => Self::End(body(line)?),
@@ -117,6 +123,7 @@ impl Event {
         match self {
             Self::Begin(event) => line_of(event),
             Self::Module(event) => line_of(event),
+            Self::Code(event) => line_of(event),
             Self::Jit(event) => line_of(event),
             Self::Sample(event) => line_of(event),
             Self::End(event) => line_of(event),
@@ -146,6 +153,7 @@ macro_rules! kinds {
 kinds! {
     TraceBegin = "trace.begin",
     TraceModule = "trace.module",
+    TraceCode = "trace.code",
     TraceJit = "trace.jit",
     TraceSample = "trace.sample",
     TraceEnd = "trace.end",

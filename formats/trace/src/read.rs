@@ -16,6 +16,8 @@ pub struct Limits {
     pub total_bytes: u64,
     /// `trace.module` events.
     pub modules: u64,
+    /// `trace.code` events.
+    pub code: u64,
     /// `trace.jit` events.
     pub jit: u64,
     /// `trace.sample` events.
@@ -35,6 +37,7 @@ impl Default for Limits {
             line_bytes: 64 << 20,
             total_bytes: 4 << 30,
             modules: 1 << 16,
+            code: 1 << 18,
             jit: 1 << 18,
             samples: 1 << 20,
             segments: 64,
@@ -127,6 +130,7 @@ pub struct EventReader<R: Read> {
     line: u64,
     line_bytes: Vec<u8>,
     modules: u64,
+    code: u64,
     jit: u64,
     samples: u64,
     unknown_bytes: u64,
@@ -150,6 +154,7 @@ impl<R: Read> EventReader<R> {
             line: 0,
             line_bytes: Vec::new(),
             modules: 0,
+            code: 0,
             jit: 0,
             samples: 0,
             unknown_bytes: 0,
@@ -203,7 +208,7 @@ impl<R: Read> EventReader<R> {
                 Stage::Outside
             }
             (Stage::Inside, _) => Stage::Inside,
-            (_, Event::Module(_) | Event::Jit(_) | Event::Sample(_) | Event::End(_)) => {
+            (_, Event::Module(_) | Event::Code(_) | Event::Jit(_) | Event::Sample(_) | Event::End(_)) => {
                 return Err(out_of_order(&event, "trace.begin before it"));
             }
             (Stage::Start | Stage::Outside, _) => Stage::Outside,
@@ -222,6 +227,10 @@ impl<R: Read> EventReader<R> {
             Event::Module(_) => {
                 self.modules = self.modules.saturating_add(1);
                 bounded(self.modules, self.limits.modules, "modules")
+            }
+            Event::Code(_) => {
+                self.code = self.code.saturating_add(1);
+                bounded(self.code, self.limits.code, "mappings of code without a file")
             }
             Event::Jit(_) => {
                 self.jit = self.jit.saturating_add(1);

@@ -7,8 +7,8 @@ use symseal_module::{DebugId, ModuleMap};
 use uuid::Uuid;
 
 use crate::{
-    CaptureFrame, Compression, Event, EventReader, Limits, Problem, ReadError, TraceCapture, TraceJit, TraceModule,
-    TraceSample, TraceWriter, WriteError,
+    CaptureFrame, Compression, Event, EventReader, Limits, Problem, ReadError, TraceCapture, TraceCode, TraceJit,
+    TraceModule, TraceSample, TraceWriter, WriteError,
 };
 
 /// `trace.begin`: what was captured, and how.
@@ -57,6 +57,8 @@ pub struct Trace {
     pub begin: TraceBegin,
     /// The modules, in the order of the stream.
     pub modules: Vec<TraceModule>,
+    /// Executable memory without a file, as far as samples lead to it, in the order of the stream.
+    pub code: Vec<TraceCode>,
     /// Functions that compilers made while the program ran, as far as samples lead to them, in the order of the stream.
     pub jit: Vec<TraceJit>,
     /// The samples, in the order of the stream.
@@ -89,6 +91,7 @@ impl Trace {
                     began = true;
                 }
                 Event::Module(module) => trace.modules.push(module),
+                Event::Code(code) => trace.code.push(code),
                 Event::Jit(function) => trace.jit.push(function),
                 Event::Sample(sample) => trace.samples.push(sample),
                 Event::End(end) => {
@@ -108,12 +111,15 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Writes the capture and what followed it, uncompressed: `trace.begin`, modules, functions of JIT compilers, samples, the
+    /// Writes the capture and what followed it, uncompressed: `trace.begin`, modules, code without a file, functions of JIT compilers, samples, the
     /// further events, `trace.end`, the events after it. Gives the `trace.end` that was written.
     pub fn write(&self, output: impl Write) -> Result<TraceEnd, WriteError> {
         let mut writer = TraceWriter::begin(output, &self.begin)?;
         for module in &self.modules {
             writer.module(module)?;
+        }
+        for code in &self.code {
+            writer.code(code)?;
         }
         for function in &self.jit {
             writer.jit(function)?;

@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use crate::event::line_of;
 use crate::read::digest_text;
-use crate::{Event, EventError, TraceBegin, TraceEnd, TraceJit, TraceModule, TraceSample};
+use crate::{Event, EventError, TraceBegin, TraceCode, TraceEnd, TraceJit, TraceModule, TraceSample};
 
 /// Why a trace was not written.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +40,11 @@ impl<W: Write> TraceWriter<W> {
     /// Writes `trace.module`.
     pub fn module(&mut self, module: &TraceModule) -> Result<(), WriteError> {
         self.line(&line_of(module)?)
+    }
+
+    /// Writes `trace.code`.
+    pub fn code(&mut self, code: &TraceCode) -> Result<(), WriteError> {
+        self.line(&line_of(code)?)
     }
 
     /// Writes `trace.jit`.

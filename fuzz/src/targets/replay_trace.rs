@@ -12,6 +12,7 @@ pub(super) fn run(data: &[u8]) {
         match Event::parse(line) {
             Ok(Event::Begin(begin)) => trace.begin = begin,
             Ok(Event::Module(module)) => trace.modules.push(module),
+            Ok(Event::Code(code)) => trace.code.push(code),
             Ok(Event::Jit(function)) => trace.jit.push(function),
             Ok(Event::Sample(sample)) => trace.samples.push(sample),
             _ => {}

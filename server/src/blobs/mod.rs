@@ -19,4 +19,4 @@ pub(crate) use mapped::{MappedBlob, mapped_blob_of};
 pub(crate) use pins::{Pin, Watch};
 pub(crate) use remote::{blob_key, blob_of_key};
 pub(crate) use spool::Spool;
-pub(crate) use upload::{Upload, UploadError, Uploads, Writer, hash_file};
+pub(crate) use upload::{ABANDONED_AFTER, Upload, UploadError, Uploads, Writer, hash_file};

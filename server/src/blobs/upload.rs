@@ -18,7 +18,7 @@ use super::{Algorithm, BlobDigest, BlobDirectory, Hasher};
 use crate::quotas::Place;
 
 /// A session that nobody touched for this long is removed, by the collector and at the next start.
-const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Bytes read at once when a digest is computed again.
 const REHASH_BLOCK: usize = 1 << 20;

@@ -15,6 +15,7 @@ const LIMITS: Limits = Limits {
     line_bytes: 64 << 20,
     total_bytes: 1 << 30,
     modules: 1 << 16,
+    code: 1 << 18,
     jit: 1 << 18,
     samples: 1 << 18,
     segments: 64,

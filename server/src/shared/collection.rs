@@ -64,6 +64,7 @@ pub(crate) async fn collect(app: &Arc<App>, grace: Duration, stopped: &AtomicBoo
     follower.catch_up_anew(app).await?;
     release(app).await?;
     let mut round = Round { app, stopped, collected: Collected::default() };
+    round.end_uploads().await?;
     round.bury(grace).await?;
     round.condemn_offers().await?;
     round.condemn_bytes(grace).await?;
@@ -246,6 +247,13 @@ struct Round<'a> {
 impl Round<'_> {
     fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Ends uploads that came to several servers and were abandoned.
+    async fn end_uploads(&mut self) -> io::Result<()> {
+        let Some(parts) = self.app.parts.clone() else { return Ok(()) };
+        self.collected.sessions += run(self.app, move || parts.expire()).await?;
+        Ok(())
     }
 
     /// Removes what repositories say of what was taken down longer ago than the grace period.

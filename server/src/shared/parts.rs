@@ -5,19 +5,25 @@
 //! request that ends the session puts the parts together. The digest of the whole decides, so that two requests that write to one
 //! session at once can spoil it and nothing else.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use ring::hmac;
 use uuid::Uuid;
 
+use crate::blobs::ABANDONED_AFTER;
 use crate::objects::Objects;
 use crate::repositories::RepositoryName;
 use crate::store::{Store, StoreError, hmac_key};
 
 /// The name of the key in the database.
 const KEY_NAME: &str = "upload-key";
+
+/// Where parts are.
+const FOLDER: &str = "uploads";
 
 /// Digits of an offset in a key, so that keys are ordered as offsets are.
 const OFFSET_DIGITS: usize = 20;
@@ -96,6 +102,28 @@ impl Parts {
         Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is gone: upload it again", part.key)))
     }
 
+    /// Removes the parts of the sessions to which nothing came for a day, by the object store's own clock and this server's; how many sessions
+    /// there were. Blocks.
+    pub(crate) fn expire(&self) -> io::Result<u64> {
+        let before = SystemTime::now().checked_sub(ABANDONED_AFTER).unwrap_or(SystemTime::UNIX_EPOCH);
+        let mut sessions = HashMap::<Uuid, SystemTime>::new();
+        self.objects.each(FOLDER, |key, _, written| {
+            let session = key.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/')?.split('/').next());
+            if let Some(session) = session.and_then(|session| Uuid::try_parse(session).ok()) {
+                let last = sessions.entry(session).or_insert(written);
+                *last = written.max(*last);
+            }
+            Ok(())
+        })?;
+        let abandoned = sessions.into_iter().filter(|(_, last)| *last < before);
+        let mut ended = 0;
+        for (session, _) in abandoned {
+            self.remove(session)?;
+            ended += 1;
+        }
+        Ok(ended)
+    }
+
     /// Removes the parts of a session. Blocks.
     pub(crate) fn remove(&self, session: Uuid) -> io::Result<()> {
         self.objects.list(&folder(session))?.iter().try_for_each(|(key, _)| self.objects.delete(key))
@@ -119,7 +147,7 @@ fn contiguous(parts: Vec<Part>) -> Vec<Part> {
 }
 
 fn folder(session: Uuid) -> String {
-    format!("uploads/{session}")
+    format!("{FOLDER}/{session}")
 }
 
 #[cfg(test)]

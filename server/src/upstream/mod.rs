@@ -9,6 +9,7 @@ mod check;
 mod elf_start;
 mod flight;
 mod hops;
+mod metadata;
 mod pace;
 mod server;
 mod silence;
@@ -19,6 +20,7 @@ pub(crate) use check::Expected;
 pub(crate) use elf_start::build_ids_at_start;
 pub(crate) use flight::{Flight, Pilot, Progress};
 pub(crate) use hops::{Hops, TOO_MANY as TOO_MANY_HOPS};
+pub(crate) use metadata::ToldFile;
 pub(crate) use silence::{Unanswered, answered};
 
 use std::collections::HashMap;

@@ -96,27 +96,11 @@ impl UpstreamServer {
         Ok(Self { base, name: name_of(&parsed), breaker: Breaker::new(patience.pause), patience })
     }
 
-    /// Asks, unless the server is dead.
+    /// Asks for a file, unless the server is dead.
     pub(super) async fn ask(self: Arc<Self>, http: Client, wanted: Wanted, hops: Hops) -> Answer {
-        match self.breaker.admit(Instant::now()) {
-            Admission::Ask => {}
-            Admission::Dead => return Answer::Failed(format!("{} is out of service", self.name)),
-            Admission::Probe => {
-                let why = format!("{} was out of service", self.name);
-                tokio::spawn(self.probe(http));
-                return Answer::Failed(why);
-            }
-        }
-        let request = http
-            .get(format!("{}/{}", self.base, wanted.path))
-            .headers(hops.headers())
-            // Bytes as they are: what is checked and kept is the file.
-            .header(header::ACCEPT_ENCODING, "identity");
-        let response = match answered(request.send(), self.question(&http), self.patience).await {
+        let response = match self.respond(&http, &wanted.path, &hops).await {
             Ok(response) => response,
-            Err(Unanswered::Failed(error)) => return self.unanswered(!error.is_connect(), &reason(error)),
-            Err(Unanswered::Late(why)) => return self.unanswered(true, &why),
-            Err(Unanswered::Silent(why)) => return self.unanswered(false, &why),
+            Err(why) => return Answer::Failed(why),
         };
         match response.status() {
             StatusCode::OK => self.receive(response, &wanted).await,
@@ -131,6 +115,57 @@ impl UpstreamServer {
                 Answer::Failed(format!("{} answered {status}", self.name))
             }
         }
+    }
+
+    /// The answer to a request for `path` (with its query), whatever it is, unless the server is dead.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) async fn respond(
+        self: &Arc<Self>,
+        http: &Client,
+        path: &str,
+        hops: &Hops,
+    ) -> Result<reqwest::Response, String> {
+        match self.breaker.admit(Instant::now()) {
+            Admission::Ask => {}
+            Admission::Dead => return Err(format!("{} is out of service", self.name)),
+            Admission::Probe => {
+                tokio::spawn(Arc::clone(self).probe(http.clone()));
+                return Err(format!("{} was out of service", self.name));
+            }
+        }
+        let request = http
+            .get(format!("{}/{path}", self.base))
+            .headers(hops.headers())
+            // Bytes as they are: what is checked and kept is the file.
+            .header(header::ACCEPT_ENCODING, "identity");
+        let (connected, why) = match answered(request.send(), self.question(http), self.patience).await {
+            Ok(response) => return Ok(response),
+            Err(Unanswered::Failed(error)) => (!error.is_connect(), reason(error)),
+            Err(Unanswered::Late(why)) => (true, why),
+            Err(Unanswered::Silent(why)) => (false, why),
+        };
+        Err(self.unanswered(connected, &why))
+    }
+
+    /// The whole of an answer, if it has no more than `limit` bytes; that it came shows that the server lives.
+    ///
+    /// # Errors
+    /// Why it is not there.
+    pub(super) async fn whole(&self, response: reqwest::Response, limit: usize) -> Result<Vec<u8>, String> {
+        let pieces = response.bytes_stream().map(|piece| piece.map_err(reason));
+        let mut pieces = paced(pieces, self.patience.stall);
+        let mut whole = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|why| self.unanswered(true, &why))?;
+            if whole.len().saturating_add(piece.len()) > limit {
+                return Err(format!("{} sent more than {limit} bytes", self.name));
+            }
+            whole.extend_from_slice(&piece);
+        }
+        self.breaker.lives();
+        Ok(whole)
     }
 
     async fn receive(&self, response: reqwest::Response, wanted: &Wanted) -> Answer {
@@ -153,7 +188,7 @@ impl UpstreamServer {
             match rest.next().await {
                 Some(Ok(bytes)) => start.extend_from_slice(&bytes),
                 None => break,
-                Some(Err(why)) => return self.unanswered(true, &why),
+                Some(Err(why)) => return Answer::Failed(self.unanswered(true, &why)),
             }
         }
         self.breaker.lives();
@@ -164,12 +199,18 @@ impl UpstreamServer {
         Answer::File(Box::new(Incoming { length, sha256, headers, start: start.freeze(), rest }))
     }
 
-    fn unanswered(&self, connected: bool, why: &str) -> Answer {
+    /// Notes that the server gave no answer; what is said of that.
+    fn unanswered(&self, connected: bool, why: &str) -> String {
         let why = format!("{}: {why}", self.name);
         if self.breaker.failed(connected, Instant::now()) {
             tracing::warn!(upstream = self.name, why, "an upstream does not answer, and is left alone for a while");
         }
-        Answer::Failed(why)
+        why
+    }
+
+    /// As logs show it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// What every server answers at once.
@@ -234,7 +275,7 @@ mod tests {
         ] {
             let server = UpstreamServer::new(url, Patience::default()).unwrap();
             assert_eq!(server.name, expected);
-            let Answer::Failed(why) = server.unanswered(false, "connection refused") else { panic!("an answer") };
+            let why = server.unanswered(false, "connection refused");
             assert!(!why.contains("hunter2"), "{why}");
         }
     }

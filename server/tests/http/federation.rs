@@ -60,7 +60,7 @@ async fn what_another_server_has_is_streamed_through_checked_and_kept() {
     assert_eq!(kept.headers()[ACCEPT_RANGES], "bytes");
     assert_eq!(kept.headers()["x-debuginfod-sha256"], Digest::of(&bytes).hex().as_str());
     assert_eq!(kept.headers()[ETAG], format!("\"{}\"", Digest::of(&bytes)).as_str());
-    // What the other server would find by a name is not known here.
+    // What the other server would find by a name cannot be told.
     let named = get(&near, "/metadata?key=file&value=/usr/bin/app").await.unwrap();
     let named: serde_json::Value = named.json().await.unwrap();
     assert_eq!(named, serde_json::json!({ "results": [], "complete": false }));

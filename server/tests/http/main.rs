@@ -7,6 +7,7 @@ mod breakpad;
 mod databases;
 mod debuginfod;
 mod described;
+mod federated_names;
 mod federation;
 mod limits;
 mod log;

@@ -42,7 +42,7 @@ pub struct Args {
     /// How many seeds, from 1 upwards.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     seeds: u32,
-    /// Do not scan stacks that end for want of a rule.
+    /// Read no code for stacks that rules alone do not tell: no scan, and frame pointers are believed.
     #[arg(long)]
     no_scan: bool,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let tables = BundleTables::for_trace([&opened.bundle], &trace);
     let options = Options { call_site: CallSite::of_arch(&trace.begin.arch), ..Options::default() };
     let resolver = Resolver::new(options).with_bundle_access(opened.bundle, proof, opened.access);
-    let tables = if args.no_scan { tables } else { tables.with_code_for_scans(&trace, &resolver) };
+    let tables = if args.no_scan { tables } else { tables.with_code(&trace, &resolver) };
     let seeds = seeds(args.seeds);
     let progress = crate::progress::spinner(format!("replaying {} with {} seeds", args.trace.display(), seeds.len()));
     let report =

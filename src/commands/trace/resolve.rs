@@ -47,7 +47,7 @@ pub struct Args {
     /// Also read the binaries where the process had them, for names and for unwind rules that the bundle lacks; the output says so.
     #[arg(long)]
     local_files: bool,
-    /// Do not scan stacks that end for want of a rule.
+    /// Read no code for stacks that rules alone do not tell: no scan, and frame pointers are believed.
     #[arg(long)]
     no_scan: bool,
     #[command(flatten)]
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         true => local_tables::add(tables, &trace, &resolver, args.explain),
         false => (tables, LocalRules::default()),
     };
-    let tables = if args.no_scan { tables } else { tables.with_code_for_scans(&trace, &resolver) };
+    let tables = if args.no_scan { tables } else { tables.with_code(&trace, &resolver) };
     for missing in tables.missing_code().iter().filter(|_| args.explain) {
         let (module, detail) = (visible(&missing.module), visible(&missing.detail));
         eprintln!("no code to scan by of {module}: {} {detail}", missing.reason.meaning());

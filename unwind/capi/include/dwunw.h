@@ -22,7 +22,8 @@
 
 /*
  dwunw_capture_request.flags: where no rule and no frame pointer leads on, the stack is searched for the one word that calls account for.
- Frames found so have the method DWUNW_METHOD_SCAN: they are guesses.
+ Frames found so have the method DWUNW_METHOD_SCAN: they are guesses. Frame pointers and leaves are held to the calls that were made then, and
+ not believed where another word may be meant.
  */
 #define DWUNW_CAPTURE_SCAN 4
 

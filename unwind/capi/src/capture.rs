@@ -21,7 +21,8 @@ pub const DWUNW_CAPTURE_READ_TARGET: u32 = 1;
 /// for any child.
 pub const DWUNW_CAPTURE_STOP_TARGET: u32 = 2;
 /// dwunw_capture_request.flags: where no rule and no frame pointer leads on, the stack is searched for the one word that calls account for.
-/// Frames found so have the method DWUNW_METHOD_SCAN: they are guesses.
+/// Frames found so have the method DWUNW_METHOD_SCAN: they are guesses. Frame pointers and leaves are held to the calls that were made then, and
+/// not believed where another word may be meant.
 pub const DWUNW_CAPTURE_SCAN: u32 = 4;
 /// dwunw_capture_request.flags: behind a complete stack come the frames that wait for its innermost asynchronous function and are on no stack
 /// (DWUNW_FRAME_LOGICAL), as far as windows or the reader have the contexts that lead there.

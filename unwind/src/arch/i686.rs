@@ -29,7 +29,7 @@ impl Target for I686 {
         names: &NAMES,
         longest_call: LONGEST_CALL,
         call_before,
-        keeps_stack: |_| false,
+        keeps_stack: |code| x86::keeps_stack(code, x86::Mode::Bits32),
         ahead: |code| x86::ahead(code, x86::Mode::Bits32),
         context_slot,
         trampolines: &[

@@ -188,8 +188,7 @@ pub(crate) struct Machine {
     pub(crate) longest_call: usize,
     /// The call that returns to `address`, if one ends where `code` ends.
     pub(crate) call_before: fn(code: &[u8], address: u64) -> Option<Call>,
-    /// Whether `code`, whole instructions, certainly leaves the stack pointer alone. Asked only where calls leave the return
-    /// address in a register.
+    /// Whether `code`, whole instructions, certainly leaves the stack pointer alone.
     pub(crate) keeps_stack: fn(code: &[u8]) -> bool,
     /// What the instructions at the front of `code`, from the one that is about to run, say of where the return address is.
     pub(crate) ahead: fn(code: &[u8]) -> Ahead,

@@ -4,7 +4,7 @@
 mod ahead;
 mod length;
 
-pub(super) use ahead::ahead;
+pub(super) use ahead::{ahead, keeps_stack};
 pub(crate) use length::Mode;
 #[cfg(feature = "compile")]
 pub(crate) use length::length;

@@ -1,6 +1,6 @@
 //! AMD64 on Linux: System V ABI register numbers, the kernel's signal frame, call instructions.
 
-use super::x86::{LONGEST_CALL, Mode, ahead, call_before, is_made_of, nop_length};
+use super::x86::{LONGEST_CALL, Mode, ahead, call_before, is_made_of, keeps_stack, nop_length};
 use super::{Arch, FrameRecords, Machine, Target, Trampoline};
 
 pub(crate) struct X86_64;
@@ -29,7 +29,7 @@ impl Target for X86_64 {
         names: &NAMES,
         longest_call: LONGEST_CALL,
         call_before,
-        keeps_stack: |_| false,
+        keeps_stack: |code| keeps_stack(code, Mode::Bits64),
         ahead: |code| ahead(code, Mode::Bits64),
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, 0), (7, 0)] }],

@@ -28,6 +28,8 @@ const KEEPS_FRAME_POINTERS: &str = "-fno-omit-frame-pointer";
 const DARK: [&str; 3] = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-exceptions"];
 /// The most instructions of each program.
 const STEPS: usize = 60_000;
+/// The most places that are printed of those that are wrong.
+const MOST_PLACES: usize = 10;
 /// The least of all programs together.
 const LEAST_STEPS: usize = 100_000;
 
@@ -86,8 +88,12 @@ impl Tally {
             without.values().sum::<usize>(),
             with.values().sum::<usize>()
         );
-        for ((method, place), count) in with {
-            println!("  {count:6} by {method} from {place}");
+        for (how, wrong) in [("without", without), ("with", with)] {
+            let mut wrong: Vec<_> = wrong.iter().collect();
+            wrong.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+            for ((method, place), count) in wrong.into_iter().take(MOST_PLACES) {
+                println!("  {count:6} {how} it by {method} from {place}");
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ fn each_bound_is_kept() {
     check_refused(Limits { line_bytes: 100, ..Limits::default() }, "bytes in one line");
     check_refused(Limits { total_bytes: 600, ..Limits::default() }, "bytes in all");
     check_refused(Limits { modules: 1, ..Limits::default() }, "modules");
+    check_refused(Limits { code: 0, ..Limits::default() }, "mappings of code without a file");
     check_refused(Limits { jit: 0, ..Limits::default() }, "functions of JIT compilers");
     check_refused(Limits { samples: 0, ..Limits::default() }, "samples");
     check_refused(Limits { segments: 1, ..Limits::default() }, "stack segments in one sample");

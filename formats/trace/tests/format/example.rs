@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use symseal_module::{Avma, MissReason, Proof, Quality, ResolverStep, Svma, UnwindMethod};
 use symseal_trace::{
-    CoverageNumbers, Event, IdentifiedBy, ReplayResult, ResolvedRow, StackSegment, Trace, TraceBegin, TraceEnd,
-    TraceJit, TraceJitLine, TraceModule, TraceResolved, TraceSample, Uuid,
+    CoverageNumbers, Event, IdentifiedBy, ReplayResult, ResolvedRow, StackSegment, Trace, TraceBegin, TraceCode,
+    TraceEnd, TraceJit, TraceJitLine, TraceModule, TraceResolved, TraceSample, Uuid,
 };
 
 /// A trace with every event and every field in use, as it reads after writing.
@@ -88,6 +88,7 @@ pub(crate) fn trace() -> Trace {
             producer: "test 1".into(),
         },
         modules: vec![libc, vdso],
+        code: vec![TraceCode { start: Avma(0x7f49_ec00_0000), end: Avma(0x7f49_ec08_0000) }],
         jit: vec![jit],
         samples: vec![sample],
         end: TraceEnd { lost: 1, ..TraceEnd::default() },

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use symseal_module::escape::{escape, unescape};
 use symseal_module::{Avma, DebugId, Svma};
 use symseal_trace::{
-    Event, IdentifiedBy, ReplayResult, StackSegment, Trace, TraceBegin, TraceEnd, TraceJit, TraceJitLine, TraceModule,
-    TraceSample, Uuid,
+    Event, IdentifiedBy, ReplayResult, StackSegment, Trace, TraceBegin, TraceCode, TraceEnd, TraceJit, TraceJitLine,
+    TraceModule, TraceSample, Uuid,
 };
 
 use crate::example::{trace, written};
@@ -66,6 +66,10 @@ fn sample() -> impl Strategy<Value = TraceSample> {
     )
 }
 
+fn code() -> impl Strategy<Value = TraceCode> {
+    (any::<u64>(), any::<u64>()).prop_map(|(start, end)| TraceCode { start: Avma(start), end: Avma(end) })
+}
+
 fn jit() -> impl Strategy<Value = TraceJit> {
     let line =
         (any::<u32>(), text(), 0..1u64 << 53).prop_map(|(line, file, offset)| TraceJitLine { offset, line, file });
@@ -96,10 +100,10 @@ fn any_trace() -> impl Strategy<Value = Trace> {
         let replay_success_ratio = f64::from(of) / (f64::from(in_all) + 1.0);
         Event::ReplayResult(ReplayResult { seed, replay_success_ratio, ..ReplayResult::default() })
     });
-    let parts = (vec(module(), 0..4), vec(jit(), 0..3), vec(sample(), 0..4));
-    (begin, parts, vec(replay, 0..3), 0..1u64 << 53).prop_map(|(begin, (modules, jit, samples), after, lost)| {
+    let parts = (vec(module(), 0..4), vec(code(), 0..3), vec(jit(), 0..3), vec(sample(), 0..4));
+    (begin, parts, vec(replay, 0..3), 0..1u64 << 53).prop_map(|(begin, (modules, code, jit, samples), after, lost)| {
         let end = TraceEnd { lost, ..TraceEnd::default() };
-        Trace { begin, modules, jit, samples, end, inside: Vec::new(), after }
+        Trace { begin, modules, code, jit, samples, end, inside: Vec::new(), after }
     })
 }
 

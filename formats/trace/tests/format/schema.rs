@@ -52,6 +52,7 @@ fn the_schema_is_no_empty_promise() {
         r#"{"event":"trace.end","lost":-1,"count":1}"#,
         r#"{"event":"trace.module","path":"a\\b","start":"0x0","end":"0x1","bias":"0x0","image_base":"0x0"}"#,
         r#"{"event":"trace.module","path":"a","start":"0X0","end":"0x1","bias":"0x0","image_base":"0x0"}"#,
+        r#"{"event":"trace.code","start":"0x1000"}"#,
         r#"{"event":"trace.jit","start":"0x1000","size":0,"name":"f"}"#,
         r#"{"event":"trace.sample","thread":1,"registers":{"rip":1},"stacks":[]}"#,
     ] {

@@ -69,7 +69,7 @@ fn errors_name_the_file_and_the_line() {
 fn a_changed_byte_is_a_wrong_digest() {
     let text = String::from_utf8(written(&trace())).unwrap();
     let changed = text.replacen("\"pid\":4278", "\"pid\":4279", 1);
-    assert!(matches!(problem(changed.as_bytes()), (7, Problem::Digest { .. })));
+    assert!(matches!(problem(changed.as_bytes()), (8, Problem::Digest { .. })));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_lost_line_is_a_wrong_count() {
     let text = String::from_utf8(written(&trace())).unwrap();
     let shorter: String =
         text.split_inclusive('\n').enumerate().filter(|(at, _)| *at != 1).map(|(_, line)| line).collect();
-    assert!(matches!(problem(shorter.as_bytes()), (6, Problem::Count { expected: 6, found: 5 })));
+    assert!(matches!(problem(shorter.as_bytes()), (7, Problem::Count { expected: 7, found: 6 })));
 }
 
 #[test]
@@ -105,9 +105,9 @@ fn events_out_of_their_order_are_refused() {
     let module_first = format!("{}{text}", lines[1]);
     assert!(matches!(problem(module_first.as_bytes()), (1, Problem::Order { .. })));
     let module_last = format!("{text}{}", lines[1]);
-    assert!(matches!(problem(module_last.as_bytes()), (12, Problem::Order { .. })));
+    assert!(matches!(problem(module_last.as_bytes()), (13, Problem::Order { .. })));
     let two_traces = format!("{text}{text}");
-    assert!(matches!(problem(two_traces.as_bytes()), (12, Problem::Order { .. })));
+    assert!(matches!(problem(two_traces.as_bytes()), (13, Problem::Order { .. })));
 }
 
 #[test]

@@ -13,9 +13,10 @@ use super::glob;
 use crate::app::App;
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::{plain, refused_method};
-use crate::http::{break_connection, query_values};
+use crate::http::{break_connection, percent_encode, query_values};
 use crate::ingest::is_bundle;
 use crate::trees::{NamedFile, Trees};
+use crate::upstream::{Hops, ToldFile};
 
 /// How long bundles are searched, as in elfutils; what was found by then is the answer.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
@@ -31,11 +32,26 @@ enum Wanted {
     BuildId(Option<DebugId>),
 }
 
-/// A file that answers: build-id, kind, name, and the archive that it is in.
-type Found = (String, &'static str, String, Option<String>);
+impl Wanted {
+    /// The question as other servers are asked it; of what is no build-id, none.
+    fn query(&self) -> Option<String> {
+        let (key, value) = match self {
+            Self::File(name) => ("file", name.clone()),
+            Self::Glob(pattern) => ("glob", pattern.clone()),
+            Self::BuildId(id) => ("buildid", id.as_ref().filter(|id| id.build_id().is_some())?.to_string()),
+        };
+        Some(format!("key={key}&value={}", percent_encode(&value, b"")))
+    }
+}
 
 /// GET or HEAD.
-pub(crate) async fn answer(app: &std::sync::Arc<App>, method: &Method, query: Option<&str>, scope: Scope) -> Response {
+pub(crate) async fn answer(
+    app: &std::sync::Arc<App>,
+    method: &Method,
+    query: Option<&str>,
+    scope: Scope,
+    hops: &Hops,
+) -> Response {
     if let Some(refused) = refused_method(method) {
         return refused;
     }
@@ -48,28 +64,29 @@ pub(crate) async fn answer(app: &std::sync::Arc<App>, method: &Method, query: Op
         // The status of elfutils' server, which its client takes for "nothing".
         _ => return plain(StatusCode::BAD_REQUEST, "expected key=file, key=glob or key=buildid, and a value"),
     };
-    // Other servers are not asked, and may have more.
-    let is_all = app.upstreams.get().is_none() || !scope.reaches_upstreams();
+    let query = wanted.query();
+    let upstreams = app.upstreams.get().filter(|_| scope.reaches_upstreams());
+    let asked = async {
+        match (upstreams, query) {
+            (Some(upstreams), Some(query)) => upstreams.metadata(&query, hops, TIME_LIMIT).await,
+            _ => (Vec::new(), true),
+        }
+    };
     let shared = app.clone();
-    match app.pool.run(move || search(&shared, &scope, &wanted)).await {
-        Ok((found, complete)) => {
-            let results: Vec<_> = found
-                .into_iter()
-                .map(|(id, kind, name, archive)| {
-                    let mut told = json!({ "type": kind, "buildid": id, "file": name });
-                    if let (Some(archive), Some(fields)) = (archive, told.as_object_mut()) {
-                        fields.insert("archive".to_owned(), archive.into());
-                    }
-                    told
-                })
-                .collect();
-            Json(json!({ "results": results, "complete": complete && is_all })).into_response()
+    let searched = app.pool.run(move || search(&shared, &scope, &wanted));
+    let (searched, (told, is_all)) = tokio::join!(searched, asked);
+    match searched {
+        Ok((mut found, complete)) => {
+            found.extend(told);
+            let complete = complete && is_all && found.len() <= RESULT_LIMIT;
+            let results: Vec<_> = found.into_iter().take(RESULT_LIMIT).collect();
+            Json(json!({ "results": results, "complete": complete })).into_response()
         }
         Err(error) => break_connection(&error.to_string()),
     }
 }
 
-fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) {
+fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, bool) {
     let mut found = BTreeSet::new();
     let kinds = [(FileKind::Executable, "executable"), (FileKind::Debuginfo, "debuginfo")];
     if let Wanted::BuildId(id) = wanted {
@@ -83,7 +100,7 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) 
                     (place.shown(), place.archive())
                 }
             };
-            Some((id?.to_string(), word, name, archive))
+            Some(file(id?, word, name, archive))
         });
         return (files.collect(), true);
     }
@@ -117,7 +134,7 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) 
                     let has = if kind == FileKind::Executable { module.executable } else { module.debuginfo };
                     // What bundles record and the index does not offer is not to be seen.
                     if has && app.debug_files.find_in(scope, &Key::Id(module.id.clone()), kind).is_some() {
-                        found.insert((module.id.to_string(), word, module.name.to_string(), None));
+                        found.insert(file(&module.id, word, module.name.to_string(), None));
                     }
                 }
             }
@@ -132,12 +149,16 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<Found>, bool) 
         match trees.named(&is_wanted, RESULT_LIMIT, deadline) {
             Some(files) => found.extend(files.into_iter().map(|NamedFile { id, kind, path, archive }| {
                 let word = if kind == FileKind::Executable { "executable" } else { "debuginfo" };
-                (id.to_string(), word, path, archive)
+                file(&id, word, path, archive)
             })),
             None => complete = false,
         }
     }
     (found, complete)
+}
+
+fn file(id: &DebugId, kind: &str, name: String, archive: Option<String>) -> ToldFile {
+    ToldFile { buildid: id.to_string(), kind: kind.to_owned(), file: name, archive }
 }
 
 /// Trees belong to no repository: they are for those who may read all of them.

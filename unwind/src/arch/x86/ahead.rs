@@ -37,6 +37,17 @@ pub(in super::super) fn ahead(code: &[u8], mode: Mode) -> Ahead {
     Ahead::Unknown
 }
 
+/// Whether no instruction of `code`, which are whole ones, touches the stack pointer: one after the other, wherever branches among them lead.
+pub(in super::super) fn keeps_stack(code: &[u8], mode: Mode) -> bool {
+    let mut rest = code;
+    while !rest.is_empty() {
+        let Some(parts) = parts(rest, mode).filter(|parts| is_aside(rest, parts)) else { return false };
+        let Some(next) = rest.get(parts.length..) else { return false };
+        rest = next;
+    }
+    true
+}
+
 /// The REX prefix, or 0.
 fn rex(code: &[u8], parts: &Parts) -> u8 {
     let before = parts.opcode.checked_sub(1).and_then(|at| code.get(at)).copied().unwrap_or(0);
@@ -114,6 +125,18 @@ mod tests {
         check(&[0x31, 0xc0, 0xc2, 8, 0], Ahead::Return); // xor %eax, %eax; ret $8
         check(&[0x31, 0xc0, 0xe9, 0, 1, 0, 0], Ahead::Jump(0x107));
         check(&[0xeb, 0xfe], Ahead::Jump(0));
+    }
+
+    #[test]
+    fn a_leaf_without_a_frame_is_known() {
+        let keeps = |code: &[u8]| keeps_stack(code, Mode::Bits64);
+        // endbr64; mov (%rdi), %eax; test %eax, %eax; je; add $1, %eax; ret; mov $7, -8(%rsp)
+        assert!(keeps(&[0xf3, 0x0f, 0x1e, 0xfa, 0x8b, 0x07, 0x85, 0xc0, 0x74, 3, 0x83, 0xc0, 1, 0xc3]));
+        assert!(keeps(&[0xc7, 0x44, 0x24, 0xf8, 7, 0, 0, 0]) && keeps(&[]));
+        assert!(!keeps(&[0x90, 0x53])); // push %rbx
+        assert!(!keeps(&[0x48, 0x83, 0xec, 8])); // sub $8, %rsp
+        assert!(!keeps(&[0x90, 0xe8, 0, 0, 0, 0])); // call
+        assert!(!keeps(&[0x90, 0x48, 0x8b])); // cut
     }
 
     #[test]
