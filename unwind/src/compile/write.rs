@@ -24,8 +24,21 @@ struct Rows {
     numbers: Vec<u16>,
     rules: Vec<(Rule, Slots)>,
     known: HashMap<(Rule, Slots), u16>,
+    /// By a few bits of a rule, the number of the last one with these: most rows have one of a few dozen rules, and hashing each takes as long
+    /// as all else here.
+    recent: [u16; RECENT],
     /// End of the last row that was pushed.
     end: u32,
+}
+
+/// Places for rules that were seen lately.
+const RECENT: usize = 1 << RECENT_BITS;
+const RECENT_BITS: u32 = 9;
+
+/// The place of a rule among those: bits of a product into which all of its words go.
+fn place_of((rule, slots): &(Rule, Slots)) -> usize {
+    let mixed = slots.0.iter().fold(rule.0, |mixed, word| mixed.rotate_left(23) ^ word);
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT_BITS)) as usize
 }
 
 impl Rows {
@@ -39,20 +52,28 @@ impl Rows {
     }
 
     fn push_at(&mut self, start: u32, rule: (Rule, Slots)) -> Result<(), CompileError> {
-        let number = match self.known.get(&rule) {
-            Some(number) => *number,
-            None => {
-                let number = u16::try_from(self.rules.len()).map_err(|_| CompileError::TooManyRules)?;
-                self.rules.push(rule);
-                self.known.insert(rule, number);
-                number
-            }
-        };
+        let place = place_of(&rule);
+        let recent = self.recent.get(place).copied().unwrap_or_default();
+        let number = if self.rules.get(usize::from(recent)) == Some(&rule) { recent } else { self.number_of(rule)? };
+        if let Some(recent) = self.recent.get_mut(place) {
+            *recent = number;
+        }
         if self.numbers.last() != Some(&number) {
             self.starts.push(start);
             self.numbers.push(number);
         }
         Ok(())
+    }
+
+    /// The number of a rule, a new one where it has none.
+    fn number_of(&mut self, rule: (Rule, Slots)) -> Result<u16, CompileError> {
+        if let Some(number) = self.known.get(&rule) {
+            return Ok(*number);
+        }
+        let number = u16::try_from(self.rules.len()).map_err(|_| CompileError::TooManyRules)?;
+        self.rules.push(rule);
+        self.known.insert(rule, number);
+        Ok(number)
     }
 }
 
@@ -75,7 +96,7 @@ pub(super) fn write(
     let offset = |svma: u64| svma.checked_sub(base)?.checked_sub(start).and_then(|offset| u32::try_from(offset).ok());
 
     let (starts, numbers) = (Vec::with_capacity(pieces.len()), Vec::with_capacity(pieces.len()));
-    let mut rows = Rows { starts, numbers, rules: Vec::new(), known: HashMap::new(), end: 0 };
+    let mut rows = Rows { starts, numbers, rules: Vec::new(), known: HashMap::new(), recent: [0; RECENT], end: 0 };
     let mut sources: Vec<Source> = Vec::new();
     for piece in pieces {
         let (Some(from), Some(to)) = (offset(piece.range.start), offset(piece.range.end)) else {
