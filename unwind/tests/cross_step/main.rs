@@ -5,6 +5,7 @@
 //! `SYMSEAL_CROSS_STEPS` gives the number of instructions per program; without it the program leaves out what only repeats.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
+mod coroutines;
 mod effect;
 #[path = "../elf/mod.rs"]
 mod elf;
@@ -24,6 +25,8 @@ mod toolchains;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "../single_step/tracee.rs"]
 mod tracee;
+#[path = "../waiting/mod.rs"]
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -140,7 +140,8 @@ impl<'p> Run<'p> {
 
     fn registers(&mut self) -> Result<(Registers, shadow::Registers), Error> {
         let arch = self.platform.toolchain.arch;
-        let (numbers, pc) = general(arch, &self.emulated.registers()?);
+        let bytes = self.emulated.registers()?;
+        let (numbers, pc) = general(arch, &bytes);
         let of = |register: u8| numbers.get(usize::from(register)).copied().unwrap_or(0);
         let (sp, fp) = (of(arch.stack_pointer()), of(arch.frame_pointer()));
         let link = if arch == Arch::I686 {
@@ -150,12 +151,10 @@ impl<'p> Run<'p> {
             of(arch.return_address())
         };
         let syscall = numbers.get(self.platform.syscall).copied().unwrap_or(0);
-        let in_use = arch.registers();
-        let general = std::array::from_fn(|at| numbers.get(at).copied().filter(|_| at < in_use));
         // The status register comes last.
         let is_thumb = arch == Arch::Arm && numbers.last().is_some_and(|status| status >> 5 & 1 == 1);
         let known = shadow::Registers { pc, sp: without_tag(arch, sp), fp, link, syscall, is_thumb };
-        Ok((Registers { pc, sp, fp, general }, known))
+        Ok((registers_of(arch, &bytes), known))
     }
 
     fn executed(&mut self, word: u32, before: &shadow::Registers, after: &shadow::Registers, resumes: Option<u64>) {
@@ -238,6 +237,15 @@ fn trampolines(start: u64, bytes: &'static [u8]) -> Module<'static> {
         table: None,
         code: Some(CodeBytes { start: Avma(start), bytes }),
     }
+}
+
+/// The registers of a packet, as the unwinder takes them.
+pub(crate) fn registers_of(arch: Arch, bytes: &[u8]) -> Registers {
+    let (numbers, pc) = general(arch, bytes);
+    let of = |register: u8| numbers.get(usize::from(register)).copied().unwrap_or(0);
+    let in_use = arch.registers();
+    let general = std::array::from_fn(|at| numbers.get(at).copied().filter(|_| at < in_use));
+    Registers { pc, sp: of(arch.stack_pointer()), fp: of(arch.frame_pointer()), general }
 }
 
 /// The registers of a packet: general ones by DWARF number, and the program counter.

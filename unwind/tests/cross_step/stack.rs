@@ -17,13 +17,19 @@ const PIECE: u64 = 512;
 pub(crate) struct Stack<'e> {
     emulated: RefCell<&'e mut dyn Stopped>,
     starts: Vec<u64>,
+    is_everything: bool,
     pieces: RefCell<HashMap<u64, Vec<u8>>>,
 }
 
 impl<'e> Stack<'e> {
     /// The unwinder may read from each of `starts` on.
     pub(crate) fn new(emulated: &'e mut dyn Stopped, starts: Vec<u64>) -> Self {
-        Self { emulated: RefCell::new(emulated), starts, pieces: RefCell::default() }
+        Self { emulated: RefCell::new(emulated), starts, is_everything: false, pieces: RefCell::default() }
+    }
+
+    /// All of the program's memory, as a debugger has it.
+    pub(crate) fn everything(emulated: &'e mut dyn Stopped) -> Self {
+        Self { is_everything: true, ..Self::new(emulated, Vec::new()) }
     }
 
     fn byte(&self, address: u64) -> Option<u8> {
@@ -44,7 +50,7 @@ impl<'e> Stack<'e> {
     }
 
     fn is_captured(&self, address: u64) -> bool {
-        self.starts.iter().any(|start| (*start..start + STACK_SPAN).contains(&address))
+        self.is_everything || self.starts.iter().any(|start| (*start..start + STACK_SPAN).contains(&address))
     }
 
     /// A word of the program, wherever it is.

@@ -14,6 +14,8 @@ mod scan;
 mod shadow;
 mod tasks;
 mod tracee;
+#[path = "../waiting/mod.rs"]
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
