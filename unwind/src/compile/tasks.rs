@@ -99,10 +99,8 @@ pub const TASK_NAMES: &str = ".debug_str";
 
 /// Whether these bytes of [`TASK_NAMES`] have such a name: the debug information of other programs need not be read.
 pub fn names_tasks(strings: &[u8]) -> bool {
-    memmem::find_iter(strings, WAKERS).any(|at| {
-        let begins = at.checked_sub(1).is_none_or(|before| strings.get(before) == Some(&0));
-        begins && strings.get(at + WAKERS.len()) == Some(&0)
-    })
+    // Linkers may leave it as the end of a longer one, above all of its own linkage name.
+    memmem::find_iter(strings, WAKERS).any(|at| strings.get(at + WAKERS.len()) == Some(&0))
 }
 
 /// The section of a table for the program that `input` describes: its base and its code count. `section` gives the decompressed bytes of each of

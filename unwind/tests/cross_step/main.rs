@@ -19,6 +19,7 @@ mod score;
 mod shadow;
 mod stack;
 mod stopped;
+mod tasks;
 #[path = "../toolchains/mod.rs"]
 mod toolchains;
 #[cfg(target_arch = "x86_64")]

@@ -6,9 +6,22 @@ use std::pin::Pin;
 /// Stops for whoever traces.
 #[inline(never)]
 fn stands(value: u64) -> u64 {
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: a breakpoint changes nothing.
-    unsafe { std::arch::asm!("int3") };
+    unsafe {
+        std::arch::asm!("int3")
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    stands_here();
     black_box(value)
+}
+
+/// Where the tracer stops by itself, on processors that do not go on behind a breakpoint.
+#[cfg(not(target_arch = "x86_64"))]
+#[no_mangle]
+#[inline(never)]
+extern "C" fn stands_here() {
+    black_box(());
 }
 
 async fn innermost(value: u64) -> u64 {

@@ -1,5 +1,7 @@
 //! What a program with coroutines (`single_step/coroutines.cpp`) notes of who waits for whom, held against the frames behind the stack, whoever runs the program.
 
+pub(crate) mod tasks;
+
 use std::collections::{BTreeMap, HashMap};
 
 use object::{Object, ObjectSymbol};
