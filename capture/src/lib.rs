@@ -20,6 +20,7 @@
 #![deny(unsafe_code)]
 
 mod contexts;
+mod coroutines;
 mod error;
 mod goroutines;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -117,6 +117,7 @@ fn sample_all(
                     sp: Avma(registers.rsp),
                     fs_base: registers.fs_base,
                     r14: registers.r14,
+                    general: general(&registers),
                 }),
                 stopped_ns: 0,
             }),
@@ -130,6 +131,13 @@ fn sample_all(
         }
     }
     Ok((samples, lost))
+}
+
+/// All general registers but the stack pointer.
+fn general(registers: &libc::user_regs_struct) -> [u64; 15] {
+    let libc::user_regs_struct { rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15, .. } =
+        *registers;
+    [rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15]
 }
 
 /// What tells modules: the mappings of code.

@@ -6,7 +6,8 @@
 //! are found by their form: a return address that leads to the two instructions of `rt_sigreturn`, followed by a
 //! `ucontext` of user code. Of a thread of Go that runs on its own stack, the goroutine that it works for is copied too
 //! ([`goroutines`](crate::goroutines)), and of asynchronous functions of Swift what leads to those that wait for them
-//! ([`contexts`](crate::contexts)), as well as of tasks of Rust ([`tasks`](crate::tasks)).
+//! ([`contexts`](crate::contexts)), as well as of tasks of Rust ([`tasks`](crate::tasks)) and of coroutines of C++
+//! ([`coroutines`](crate::coroutines)).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,6 +16,7 @@ use symseal_process::{Mapping, maps};
 use symseal_trace::StackSegment;
 
 use crate::contexts::contexts;
+use crate::coroutines::coroutines;
 use crate::goroutines::{Goroutine, goroutine};
 use crate::tasks::{Kind, tasks};
 
@@ -44,6 +46,8 @@ pub(crate) struct Pointers {
     pub(crate) fs_base: u64,
     /// The register in which Go keeps the current goroutine.
     pub(crate) r14: u64,
+    /// All general registers but the stack pointer: the frame of a coroutine may be in any.
+    pub(crate) general: [u64; 15],
 }
 
 /// Copies stacks of one process.
@@ -67,6 +71,14 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
         let followed = self.copy_stacks(pointers.sp, &mut segments);
         self.copy_contexts(&mut segments);
         self.copy_tasks(&mut segments);
+        self.copy_goroutine(pointers, &followed, &mut segments);
+        // Of what only looks like one, nothing is in the way of the others.
+        self.copy_coroutines(pointers, &mut segments);
+        segments
+    }
+
+    /// The goroutine that the thread works for on its own stack, and what leads to it.
+    fn copy_goroutine(&mut self, pointers: Pointers, followed: &[Avma], segments: &mut Vec<StackSegment>) {
         let read = &mut self.read;
         let is_data = |address| {
             maps::find(self.mappings, Avma(address)).is_some_and(|it| it.readable && it.writable && !it.shared)
@@ -74,17 +86,14 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
         let found = goroutine((pointers.fs_base, pointers.r14), is_data, |address, out| read(address, out));
         // A thread that runs on the goroutine's own stack has left its place there long ago.
         let is_there = |it: &Goroutine| followed.iter().any(|sp| it.stack.contains(&sp.0));
-        let Some(goroutine) = found.filter(|goroutine| !segments.is_empty() && !is_there(goroutine)) else {
-            return segments;
-        };
+        let Some(goroutine) = found.filter(|goroutine| !segments.is_empty() && !is_there(goroutine)) else { return };
         for (start, size) in goroutine.structures {
-            let part = self.part(start, start.0.saturating_add(size as u64), &segments);
+            let part = self.part(start, start.0.saturating_add(size as u64), segments);
             segments.extend(part);
         }
         let end = goroutine.sp.0.saturating_add(self.copy_bytes).min(goroutine.stack.end);
-        let stack = self.part(Avma(goroutine.sp.0.saturating_sub(RED_ZONE_BYTES)), end, &segments);
+        let stack = self.part(Avma(goroutine.sp.0.saturating_sub(RED_ZONE_BYTES)), end, segments);
         segments.extend(stack);
-        segments
     }
 
     /// The asynchronous contexts that functions on the copied stacks lead to.
@@ -98,14 +107,15 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
     /// What leads from tasks of tokio on the copied stacks to those that wait for them.
     fn copy_tasks(&mut self, segments: &mut Vec<StackSegment>) {
         let (mappings, read) = (self.mappings, &mut self.read);
-        let kind = |address| match maps::find(mappings, Avma(address)) {
-            Some(mapping) if !mapping.readable || mapping.shared => Kind::Other,
-            Some(mapping) if mapping.executable => Kind::Code,
-            Some(mapping) if mapping.inode != 0 => Kind::Constant,
-            Some(mapping) if mapping.writable => Kind::Data,
-            _ => Kind::Other,
-        };
-        let found = tasks(segments, kind, |address, out| read(address, out));
+        let found = tasks(segments, |address| kind(mappings, address), |address, out| read(address, out));
+        self.take_along(found, segments);
+    }
+
+    /// What leads from coroutines of C++ to those that wait for them.
+    fn copy_coroutines(&mut self, pointers: Pointers, segments: &mut Vec<StackSegment>) {
+        let (mappings, read) = (self.mappings, &mut self.read);
+        let kind = |address| kind(mappings, address);
+        let found = coroutines(&pointers.general, segments, kind, |address, out| read(address, out));
         self.take_along(found, segments);
     }
 
@@ -197,6 +207,17 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
     }
 }
 
+/// What an address lies in.
+fn kind(mappings: &[Mapping], address: u64) -> Kind {
+    match maps::find(mappings, Avma(address)) {
+        Some(mapping) if !mapping.readable || mapping.shared => Kind::Other,
+        Some(mapping) if mapping.executable => Kind::Code,
+        Some(mapping) if mapping.inode != 0 => Kind::Constant,
+        Some(mapping) if mapping.writable => Kind::Data,
+        _ => Kind::Other,
+    }
+}
+
 /// Adds a stretch; one that begins where another of the same mapping ends, continues that.
 fn join(segments: &mut Vec<StackSegment>, segment: StackSegment) {
     let before =
@@ -255,7 +276,12 @@ mod tests {
                 out[..length].copy_from_slice(&bytes[..length]);
                 length
             };
-            StackCopier::new(&mappings, copy_bytes, read).copy(Pointers { sp: Avma(sp), fs_base: 0, r14: 0 })
+            StackCopier::new(&mappings, copy_bytes, read).copy(Pointers {
+                sp: Avma(sp),
+                fs_base: 0,
+                r14: 0,
+                general: [0; 15],
+            })
         }
     }
 

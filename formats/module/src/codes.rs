@@ -168,7 +168,7 @@ codes! {
     MissReason {
         Offline = 0, "offline", "Skipped: the run is offline.";
         NotAllowed = 1, "not-allowed", "Skipped: the call did not ask for it, or its lock file does not allow it.";
-        NoModule = 2, "no-module", "The address lies in no mapped module.";
+        NoModule = 2, "no-module", "The address lies in no mapped module: in code that the process made and told nothing of, or nowhere.";
         NoDebugId = 3, "no-debug-id", "The module has no debug id to look up.";
         NotInBundle = 4, "not-in-bundle", "The bundle has no module with this debug id.";
         NoSymbolTable = 5, "no-symbol-table", "The bundle has the module, but no symbol table of it.";

@@ -37,13 +37,14 @@ async fn what_servers_behind_a_server_have_is_found_by_name_too() {
     let near = Running::start_with(&root.path().join("near"), &asking(&[between.url("/")])).await;
     publish(&near, root.path(), "1", &[&near_app]).await;
 
-    let both = metadata(&near, "key=glob&value=%2A+app").await;
+    let both = metadata(&near, "key=glob&value=%2A%20app").await;
     assert_eq!(names(&both), (vec![(FAR, "far app"), (NEAR, "near app")], true), "{both}");
     let one = metadata(&near, "key=file&value=far%20app").await;
     assert_eq!(names(&one), (vec![(FAR, "far app")], true), "{one}");
     let id = metadata(&near, &format!("key=buildid&value={FAR}")).await;
     assert_eq!(names(&id), (vec![(FAR, "far app")], true), "{id}");
-    assert_eq!(id["results"][0]["type"], "executable", "{id}");
+    let kinds: Vec<&Value> = id["results"].as_array().unwrap().iter().map(|it| &it["type"]).collect();
+    assert_eq!(kinds, ["debuginfo", "executable"], "{id}");
     let no_id = metadata(&near, "key=buildid&value=none").await;
     assert_eq!(no_id, json!({ "results": [], "complete": true }));
     let head = http().head(near.url("/metadata?key=file&value=far%20app")).send().await.unwrap();
@@ -51,7 +52,7 @@ async fn what_servers_behind_a_server_have_is_found_by_name_too() {
 
     // One that does not answer may have more.
     far.stop().await;
-    let rest = metadata(&near, "key=glob&value=%2A+app").await;
+    let rest = metadata(&near, "key=glob&value=%2A%20app").await;
     assert_eq!(names(&rest), (vec![(NEAR, "near app")], false), "{rest}");
 }
 
@@ -103,7 +104,6 @@ async fn of_an_answer_that_the_protocol_does_not_allow_nothing_is_passed_on() {
         let data = root.path().join(number.to_string());
         let near = Running::start_with(&data, &asking(std::slice::from_ref(&far.url))).await;
         assert_eq!(metadata(&near, "key=glob&value=*").await, expected, "{number}");
-        assert_eq!(far.asked(), 1);
     }
 }
 
