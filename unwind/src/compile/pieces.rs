@@ -22,13 +22,15 @@ pub(super) struct Claims<'a> {
     text: &'a [Range<u64>],
     /// Start to end; touching ranges are joined, so that a claim over many small ones stays cheap.
     taken: BTreeMap<u64, u64>,
-    /// The highest of them, which is not in the map: entries come by rising address, and most begin behind it.
+    /// Higher ones by rising address, which are not in the map yet: entries come in that order, and most begin behind all others.
+    rising: Vec<Range<u64>>,
+    /// The highest of all.
     last: Range<u64>,
 }
 
 impl<'a> Claims<'a> {
     pub(super) fn new(text: &'a [Range<u64>]) -> Self {
-        Self { text, taken: BTreeMap::new(), last: 0..0 }
+        Self { text, taken: BTreeMap::new(), rising: Vec::new(), last: 0..0 }
     }
 
     /// Whether any byte of `range` is code.
@@ -40,7 +42,9 @@ impl<'a> Claims<'a> {
     /// Whether the byte at `address` is code that nobody has claimed.
     pub(super) fn is_free(&self, address: u64) -> bool {
         let before = self.taken.range(..=address).next_back();
-        let is_free = before.is_none_or(|(_, end)| *end <= address) && !self.last.contains(&address);
+        let at = self.rising.partition_point(|range| range.end <= address);
+        let is_rising = self.rising.get(at).is_some_and(|range| range.contains(&address));
+        let is_free = before.is_none_or(|(_, end)| *end <= address) && !is_rising && !self.last.contains(&address);
         is_free && self.is_code(&(address..address.saturating_add(1)))
     }
 
@@ -58,21 +62,34 @@ impl<'a> Claims<'a> {
     }
 
     fn take(&mut self, part: Range<u64>, claimed: &mut Vec<Range<u64>>) {
-        if part.start > self.last.end {
-            self.put_last();
-            self.last = part.clone();
+        if part.start == self.last.end && !self.last.is_empty() {
+            self.last.end = part.end;
             return claimed.push(part);
         }
-        self.put_last();
+        let last = core::mem::replace(&mut self.last, part.clone());
+        let is_behind = part.start > last.end;
+        if !last.is_empty() {
+            self.rising.push(last);
+        }
+        if is_behind {
+            return claimed.push(part);
+        }
+        self.put_among();
         self.take_among(part, claimed);
         if let Some((start, end)) = self.taken.pop_last() {
             self.last = start..end;
         }
     }
 
-    fn put_last(&mut self) {
-        if !self.last.is_empty() {
-            self.taken.insert(self.last.start, self.last.end);
+    /// Puts those that rose into the map, one by one where they are few beside what is there.
+    fn put_among(&mut self) {
+        /// Putting one into a map costs as much as going over so many.
+        const COST_OF_ONE: usize = 16;
+        let rising = self.rising.drain(..).map(|range| (range.start, range.end));
+        if rising.len() * COST_OF_ONE < self.taken.len() {
+            self.taken.extend(rising);
+        } else {
+            self.taken.append(&mut rising.collect());
         }
     }
 
