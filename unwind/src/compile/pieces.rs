@@ -66,30 +66,21 @@ impl<'a> Claims<'a> {
             self.last.end = part.end;
             return claimed.push(part);
         }
-        let last = core::mem::replace(&mut self.last, part.clone());
-        let is_behind = part.start > last.end;
-        if !last.is_empty() {
-            self.rising.push(last);
-        }
-        if is_behind {
+        if part.start > self.last.end {
+            let last = core::mem::replace(&mut self.last, part.clone());
+            self.rising.extend((!last.is_empty()).then_some(last));
             return claimed.push(part);
         }
-        self.put_among();
+        // Start-up code comes last, and lies below all others.
+        if part.end < self.rising.first().unwrap_or(&self.last).start {
+            return self.take_among(part, claimed);
+        }
+        for range in self.rising.drain(..).chain([self.last.clone()]).filter(|range| !range.is_empty()) {
+            self.taken.insert(range.start, range.end);
+        }
         self.take_among(part, claimed);
         if let Some((start, end)) = self.taken.pop_last() {
             self.last = start..end;
-        }
-    }
-
-    /// Puts those that rose into the map, one by one where they are few beside what is there.
-    fn put_among(&mut self) {
-        /// Putting one into a map costs as much as going over so many.
-        const COST_OF_ONE: usize = 16;
-        let rising = self.rising.drain(..).map(|range| (range.start, range.end));
-        if rising.len() * COST_OF_ONE < self.taken.len() {
-            self.taken.extend(rising);
-        } else {
-            self.taken.append(&mut rising.collect());
         }
     }
 
