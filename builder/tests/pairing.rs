@@ -71,6 +71,77 @@ fn a_debuglink_with_another_crc_is_a_mismatch_with_both() {
     assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (1, 1));
 }
 
+/// A stripped program of MinGW, which has no build-id, and its debug file, tied as gdb's manual says.
+fn linked_program(dir: &Path, source: &str, flags: &[&str]) -> Option<(PathBuf, PathBuf)> {
+    let tools = ["gcc", "objcopy", "strip"].map(|name| tool(&format!("x86_64-w64-mingw32-{name}")));
+    let [Some(cc), Some(objcopy), Some(strip)] = tools else { return None };
+    let (file, binary, debug) = (dir.join("app.c"), dir.join("app.exe"), dir.join("app.debug"));
+    std::fs::write(&file, source).unwrap();
+    run(&cc, &[&["-g", "-O1", "-o", text(&binary), text(&file)], flags].concat());
+    run(&objcopy, &["--only-keep-debug", text(&binary), text(&debug)]);
+    run(&strip, &[text(&binary)]);
+    run(&objcopy, &[&format!("--add-gnu-debuglink={}", text(&debug)), text(&binary)]);
+    Some((binary, debug))
+}
+
+const PROGRAM: &str = "#include <stdio.h>
+__attribute__((noinline)) int twice(int x) { return x * 2 + puts(\"twice\"); }
+int main(int count, char **words) { (void)words; return twice(count); }
+";
+
+#[test]
+fn a_windows_program_without_a_build_id_is_paired_by_its_debuglink_and_crc() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((binary, debug)) = linked_program(dir.path(), PROGRAM, &["-Wl,--build-id=none"]) else { return };
+    let found = report(&[binary.clone(), debug.clone()]);
+    let one = module(&found, "app.exe");
+    assert_eq!(one.id_kind, "text-hash");
+    assert_eq!(paired(one), [("app.debug", PairedRole::DebugFile, Some(PairedBy::DebuglinkCrc))]);
+    assert_eq!((one.debug_info, one.stripped), (DebugInfo::Full, true));
+    assert!(one.functions["dwarf"] > 0 && one.unwind.rows > 0, "{one:#?}");
+    assert!(found.is_complete(), "{found:#?}");
+    // Each half alone is told what it lacks.
+    let found = report(&[binary.clone()]);
+    let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    let crc32 = crc32fast::hash(&std::fs::read(&debug).unwrap());
+    assert_eq!(lacking.advice, format!("add its debug file app.debug of CRC-32 {crc32:#010x}"));
+    // One byte is another file.
+    let mut other = std::fs::read(&debug).unwrap();
+    *other.last_mut().unwrap() ^= 1;
+    std::fs::write(&debug, &other).unwrap();
+    let found = report(&[binary, debug]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::Debuglink);
+    assert_eq!(mismatch.expected, format!("CRC-32 {crc32:#010x}"));
+    assert_eq!(mismatch.found, format!("CRC-32 {:#010x}", crc32fast::hash(&other)));
+    assert!(paired(module(&found, "app.exe")).is_empty(), "{found:#?}");
+}
+
+#[test]
+fn what_a_windows_program_without_its_debug_file_is_told_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let (none, id) = (&["-Wl,--build-id=none"], &["-Wl,--build-id"]);
+    let Some((binary, debug)) = linked_program(dir.path(), PROGRAM, id) else { return };
+    // GNU ld names no program database beside its build-id.
+    let found = report(&[binary.clone()]);
+    let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    let id = &module(&found, "app.exe").debug_id;
+    assert_eq!(lacking.advice, format!("add its debug file app.debug of id {id}"));
+    let found = report(&[debug.clone()]);
+    let [orphan] = found.debug_files_without_binaries.as_slice() else { panic!("{found:#?}") };
+    assert!(orphan.advice.contains(&id.to_string()) && !orphan.advice.contains("program database"), "{orphan:?}");
+    assert_eq!(paired(module(&report(&[binary.clone(), debug]), "app.exe"))[0].2, Some(PairedBy::GuidAge));
+    // Without an id and without a link, the link is what ties a debug file to it afterwards.
+    let Some((binary, debug)) = linked_program(dir.path(), PROGRAM, none) else { return };
+    let objcopy = tool("x86_64-w64-mingw32-objcopy").unwrap();
+    run(&objcopy, &["--remove-section=.gnu_debuglink", text(&binary)]);
+    let found = report(&[binary.clone(), debug.clone()]);
+    let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    assert!(lacking.advice.contains("objcopy --add-gnu-debuglink"), "{lacking:?}");
+    run(&objcopy, &[&format!("--add-gnu-debuglink={}", text(&debug)), text(&binary)]);
+    assert!(report(&[binary, debug]).is_complete());
+}
+
 #[test]
 fn a_debug_file_of_another_build_is_a_mismatch_with_both_ids_and_fails_a_strict_build() {
     let (Some(cc), Some(objcopy), Some(release)) = (tool("cc"), tool("objcopy"), Release::make()) else { return };
