@@ -259,7 +259,7 @@ impl<'d> ObjectFile<'d> {
     }
 
     /// How much the file tells a debugger. Full and line tables are told apart by whether most abbreviation tables
-    /// describe types.
+    /// describe types; sixteen that do not are passed over.
     pub fn debug_info_kind(&self) -> DebugInfoKind {
         if self.headers().has_debug_section("info") && dwarf::describes_types(self.headers()) {
             DebugInfoKind::Full

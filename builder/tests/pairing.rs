@@ -447,6 +447,83 @@ fn a_dsym_brings_its_other_files_and_a_foreign_one_is_a_mismatch() {
     assert!(binary.advice.contains("dsymutil"), "{binary:?}");
 }
 
+/// A library for macOS and its dSYM, in a folder of the processor's name.
+fn made_for(dir: &Path, arch: &str) -> Option<(PathBuf, PathBuf)> {
+    let (clang, linker, dsymutil) = (tool("clang")?, tool("ld64.lld-19")?, tool("dsymutil")?);
+    let folder = dir.join(arch);
+    std::fs::create_dir(&folder).unwrap();
+    let [source, object, library] = ["app.c", "app.o", "app.dylib"].map(|name| folder.join(name));
+    std::fs::write(&source, "int square(int n) { return n * n; }\n").unwrap();
+    let target = format!("--target={arch}-apple-macos11");
+    run(&clang, &[&target, "-g", "-O1", "-c", text(&source), "-o", text(&object)]);
+    let version = ["-platform_version", "macos", "11.0", "11.0"];
+    let files = ["-dylib", text(&object), "-o", text(&library)];
+    run(&linker, &[&["-arch", arch][..], &version, &files].concat());
+    run(&dsymutil, &[text(&library)]);
+    Some((library, folder.join("app.dylib.dSYM")))
+}
+
+#[test]
+fn a_dsym_for_another_processor_is_a_mismatch_with_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((intel, its_dsym)) = made_for(dir.path(), "x86_64") else { return };
+    let Some((arm, other_dsym)) = made_for(dir.path(), "arm64") else { return };
+    let found = report(&[intel.clone(), other_dsym.clone()]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::DsymName);
+    let id = |side: &symseal_builder::Side| side.debug_id.as_ref().unwrap().to_string();
+    assert_eq!(mismatch.expected, format!("{} for x86_64", id(&mismatch.binary)));
+    assert_eq!(mismatch.found, format!("{} for aarch64", id(&mismatch.debug_file)));
+    assert_ne!(id(&mismatch.binary), id(&mismatch.debug_file));
+    assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (1, 1));
+    // Where the right one is there, or the other one's binary, nothing is wrong with it.
+    assert!(report(&[intel.clone(), its_dsym, arm.clone(), other_dsym.clone()]).is_complete());
+    assert!(report(&[intel, arm, other_dsym]).mismatches.is_empty());
+}
+
+#[test]
+fn a_build_id_of_any_length_pairs_and_a_longer_one_than_an_id_is_marked() {
+    let (Some(cc), Some(objcopy), Some(strip)) = (tool("cc"), tool("objcopy"), tool("strip")) else { return };
+    let Some(unstrip) = tool("eu-unstrip") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (length, kind) in [(64, "gnu-build-id"), (65, "long-build-id"), (300, "long-build-id")] {
+        let hex = |last: u8| format!("{}{last:02x}", "a7".repeat(length - 1));
+        let make = |name: &str, last: u8| {
+            let flag = format!("-Wl,--build-id=0x{}", hex(last));
+            let binary = compile(&cc, dir.path(), name, SOURCE, &["-g", &flag]);
+            let debug = dir.path().join(format!("{name}.debug"));
+            run(&objcopy, &["--only-keep-debug", text(&binary), text(&debug)]);
+            run(&strip, &["--strip-all", text(&binary)]);
+            (binary, debug)
+        };
+        let (binary, debug) = make("long.so", 1);
+        let found = report(&[binary.clone(), debug.clone()]);
+        let one = module(&found, "long.so");
+        assert_eq!(one.id_kind, kind);
+        assert_eq!(paired(one), [("long.so.debug", PairedRole::DebugFile, Some(PairedBy::BuildId))]);
+        assert!(found.is_complete(), "{found:#?}");
+        if length % 4 == 0 {
+            let told = crate::inputs::output(&unstrip, &["-n", "-e", text(&binary)]);
+            assert!(told.contains(&hex(1)), "{told}");
+            let id = one.debug_id.to_string();
+            let is_id = if kind == "gnu-build-id" { id == hex(1) } else { id == hash_of(&hex(1)) };
+            assert!(is_id, "{id}");
+        }
+        // Every byte counts.
+        std::fs::remove_file(&debug).unwrap();
+        let (_, debug) = make("other.so", 2);
+        let found = report(&[binary, debug]);
+        assert!(paired(module(&found, "long.so")).is_empty(), "{found:#?}");
+    }
+}
+
+/// The first 20 bytes of the SHA-256 of these bytes.
+fn hash_of(hex: &str) -> String {
+    let bytes: Vec<u8> =
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+    symseal_bundle::Digest::of(&bytes).hex()[..40].to_owned()
+}
+
 #[test]
 fn a_pdb_of_another_build_is_a_mismatch_with_both_ids() {
     let Some(fixtures) = fixtures() else { return };
