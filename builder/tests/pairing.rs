@@ -101,7 +101,7 @@ fn a_windows_program_without_a_build_id_is_paired_by_its_debuglink_and_crc() {
     assert!(one.functions["dwarf"] > 0 && one.unwind.rows > 0, "{one:#?}");
     assert!(found.is_complete(), "{found:#?}");
     // Each half alone is told what it lacks.
-    let found = report(&[binary.clone()]);
+    let found = report(std::slice::from_ref(&binary));
     let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
     let crc32 = crc32fast::hash(&std::fs::read(&debug).unwrap());
     assert_eq!(lacking.advice, format!("add its debug file app.debug of CRC-32 {crc32:#010x}"));
@@ -123,11 +123,11 @@ fn what_a_windows_program_without_its_debug_file_is_told_holds() {
     let (none, id) = (&["-Wl,--build-id=none"], &["-Wl,--build-id"]);
     let Some((binary, debug)) = linked_program(dir.path(), PROGRAM, id) else { return };
     // GNU ld names no program database beside its build-id.
-    let found = report(&[binary.clone()]);
+    let found = report(std::slice::from_ref(&binary));
     let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
     let id = &module(&found, "app.exe").debug_id;
     assert_eq!(lacking.advice, format!("add its debug file app.debug of id {id}"));
-    let found = report(&[debug.clone()]);
+    let found = report(std::slice::from_ref(&debug));
     let [orphan] = found.debug_files_without_binaries.as_slice() else { panic!("{found:#?}") };
     assert!(orphan.advice.contains(&id.to_string()) && !orphan.advice.contains("program database"), "{orphan:?}");
     assert_eq!(paired(module(&report(&[binary.clone(), debug]), "app.exe"))[0].2, Some(PairedBy::GuidAge));
