@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::output::visible;
+use crate::output::visible_lines;
 
 /// What a command that worked found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,7 @@ pub fn run(command: impl FnOnce() -> anyhow::Result<Answer>) -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // Names of files are another's words: they must not steer the terminal.
-            let lines: Vec<String> = told_once(&error).lines().map(visible).collect();
-            eprintln!("error: {}", lines.join("\n"));
+            eprintln!("error: {}", visible_lines(&told_once(&error)));
             ExitCode::from(if error.is::<NotFound>() { 1 } else { 2 })
         }
     }

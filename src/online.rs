@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use symseal_resolver::online::{FromEnvironment, Lock, LockMode, OnlineConfig, OnlineError, OnlineServers};
 use symseal_resolver::{NO_SERVERS, Resolver};
 
+use crate::output::visible;
 use crate::places;
 
 /// Whether servers are asked, and what of theirs counts.
@@ -46,7 +47,7 @@ impl OnlineArgs {
         }
         let FromEnvironment { config, passed_over } =
             OnlineConfig::from_environment(places::cache_dir()?.join("symbols"))?;
-        passed_over.iter().for_each(|what| eprintln!("warning: {what}"));
+        passed_over.iter().for_each(|what| eprintln!("warning: {}", visible(what)));
         let (servers, kept) = open_servers(config)?;
         // Who takes nothing but what is pinned may have all of it in the cache.
         if servers.is_empty() && !self.locked {

@@ -31,6 +31,12 @@ pub(crate) fn visible(text: &str) -> String {
     shown
 }
 
+/// The same of a text of several lines, which stay lines.
+pub(crate) fn visible_lines(text: &str) -> String {
+    let lines: Vec<String> = text.lines().map(visible).collect();
+    lines.join("\n")
+}
+
 /// Like `print!`.
 macro_rules! out {
     ($($text:tt)*) => { $crate::output::write(format_args!($($text)*)) };

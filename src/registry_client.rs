@@ -38,7 +38,7 @@ pub(crate) fn shown(options: &Options, message: impl Into<String>) -> (Options, 
         Progress::Damaged { digest } => told.suspend(|| {
             eprintln!("blob {digest} was there with other bytes than its digest says, and is fetched again");
         }),
-        Progress::Retry { reason } => told.set_message(format!("trying again: {reason}")),
+        Progress::Retry { reason } => told.set_message(visible(&format!("trying again: {reason}"))),
         _ => {}
     };
     (Options { progress: Some(Arc::new(progress)), ..options.clone() }, bar)

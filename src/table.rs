@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-/// Rows under a heading, printed with two blanks between the columns.
+use crate::output::visible;
+
+/// Rows under a heading, printed with two blanks between the columns. What is in them may be another's words: whatever would steer the
+/// terminal is written out.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -13,7 +16,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(|cell| visible(&cell)).collect());
     }
 }
 

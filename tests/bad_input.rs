@@ -66,6 +66,85 @@ fn an_elf_cut_off_anywhere_is_refused_or_built_but_never_panics() {
     }
 }
 
+/// Characters that would turn, hide or steer what stands around them in a terminal.
+const UNSEEN: [char; 6] = ['\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{85}', '\u{1b}'];
+
+#[test]
+fn names_that_would_turn_the_text_of_a_report_around_are_written_out() {
+    let (Some(zip), Some(strip)) = (program::tool("zip"), program::tool("strip")) else { return };
+    let dir = tempfile::tempdir().expect("tempdir");
+    let inputs = dir.path().join("in\u{202e}puts");
+    std::fs::create_dir(&inputs).expect("directory");
+    // Modules, a debug file of another build, one without its binary, an object file, archives within archives, files that are refused:
+    // each kind of line has such a name.
+    let make = |name: &str, id: &str, flags: &[&str]| {
+        let id = format!("-Wl,--build-id=0x{id}");
+        let file = compile_c(dir.path(), "made", SOURCE, &[flags, &[id.as_str()]].concat())?;
+        let to = inputs.join(name);
+        std::fs::rename(file, &to).expect("renamed");
+        Some(to)
+    };
+    let Some(bare) = make("app\u{202e}", "aa01", &["-g"]) else { return };
+    assert!(Command::new(strip).arg(&bare).status().is_ok_and(|status| status.success()));
+    let _ = make("app\u{202e}.debug", "aa02", &["-g"]).map(|file| keep_debug(&file));
+    let _ = make("whole\u{2066}", "bb01", &["-g"]);
+    let _ = make("alone\u{200b}.debug", "cc01", &["-g"]).map(|file| keep_debug(&file));
+    let _ = compile_c(&inputs, "linker\u{feff}.o", SOURCE, &["-c"]);
+    std::fs::write(inputs.join("x\u{202e}-gdb.py"), "print(1)").expect("written");
+    let mut library = b"MZ".to_vec();
+    library.resize(4096, 0);
+    library[60] = 64;
+    library.splice(64..68, *b"PE\0\0");
+    std::fs::write(inputs.join("damaged\u{202e}.dll"), library).expect("written");
+    std::fs::write(inputs.join("cut\u{85}.7z"), b"7z\xbc\xaf\x27\x1c\0\x04").expect("written");
+    for (archive, member) in
+        [("1\u{202e}.zip", "whole\u{2066}"), ("2.zip", "1\u{202e}.zip"), ("3\u{2066}.zip", "2.zip")]
+    {
+        let packed = Command::new(&zip).arg("-q").arg(archive).arg(member).current_dir(&inputs).status();
+        assert!(packed.is_ok_and(|status| status.success()));
+    }
+    let ran = build(dir.path(), &[&inputs]);
+    let told = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(ran.status == 0, "{told}");
+    nothing_unseen(&told);
+    for kind in ["app", "error: ", "unpaired: ", "refused: ", "not looked into: ", "note: ", "    /"] {
+        let mut lines = told.lines().filter(|line| line.starts_with(kind));
+        assert!(lines.any(|line| line.contains("\\u{")), "no {kind:?} with such a name: {told}");
+    }
+    let bundle = dir.path().join("bundle");
+    let shown = symseal(["bundle".as_ref(), "inspect".as_ref(), bundle.as_os_str()]).ok();
+    assert!(shown.stdout.contains("\\u{202e}"), "{}", shown.stdout);
+    nothing_unseen(&shown.stdout);
+    // With `--json` texts are what they are.
+    let output = dir.path().join("again");
+    let arguments =
+        ["bundle", "build", "--json", "--name", "n", "--version", "1", "--output"].map(std::ffi::OsString::from);
+    let report = symseal(arguments.into_iter().chain([output.into_os_string(), inputs.clone().into_os_string()])).ok();
+    assert!(report.stdout.contains('\u{202e}'), "{}", report.stdout);
+    // Errors are no others.
+    let strict = symseal(
+        ["bundle", "build", "--strict", "--name", "n", "--version", "1", "--output"]
+            .map(std::ffi::OsString::from)
+            .into_iter()
+            .chain([dir.path().join("strict").into_os_string(), inputs.into_os_string()]),
+    );
+    assert_eq!(strict.status, 1);
+    nothing_unseen(&format!("{}{}", strict.stdout, strict.stderr));
+}
+
+/// Leaves the debug information of a file.
+fn keep_debug(file: &Path) {
+    let kept = Command::new("objcopy").arg("--only-keep-debug").arg(file).status();
+    assert!(kept.is_ok_and(|status| status.success()), "objcopy");
+}
+
+#[track_caller]
+fn nothing_unseen(text: &str) {
+    for character in UNSEEN {
+        assert!(!text.contains(character), "{character:?} is in {text}");
+    }
+}
+
 #[test]
 fn two_files_that_claim_one_build_id_with_different_bytes_are_both_named() {
     let dir = tempfile::tempdir().expect("tempdir");

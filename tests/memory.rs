@@ -57,6 +57,14 @@ print(usage.ru_maxrss)
 sys.exit(status != 0)
 ";
 
+/// Runs a program that may have so many bytes of memory of its own, which maps of files are not.
+const CONFINE: &str = "
+import os, resource, sys
+most = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+os.execv(sys.argv[2], sys.argv[2:])
+";
+
 /// The most memory that a build took, in bytes.
 fn peak(python: &Path, inputs: &Path, output: &Path, jobs: &str) -> u64 {
     let symseal = command("symseal");
@@ -105,4 +113,55 @@ fn a_build_takes_less_than_three_times_its_largest_input_whatever_the_jobs() {
         assert!(taken < allowed, "{}, {jobs} jobs: {taken} bytes, of {allowed}", what.display());
         std::fs::remove_dir_all(output).expect("the bundle goes");
     }
+}
+
+/// What a build may have of memory of its own, beside members that are far larger.
+const CONFINED_BYTES: u64 = 192 << 20;
+
+#[test]
+fn members_of_archives_that_are_larger_than_memory_are_built_from_disk() {
+    let (Some(cc), Some(python)) = (tool("cc"), tool("python3")) else { return };
+    let (Some(zip), Some(gzip), Some(tar)) = (tool("zip"), tool("gzip"), tool("tar")) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    // 640 MiB of it are in the file, of which a zip makes a few megabytes: less than the ratio that ends a reading.
+    std::fs::write(at("huge.c"), "char huge[640 << 20] = {1};\nint answer(int x) { return x + huge[x]; }\n")
+        .expect("a source");
+    let shell = |program: &Path, arguments: &[&str]| {
+        let ran = Command::new(program).args(arguments).current_dir(folder.path()).output().expect("it starts");
+        assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    };
+    shell(&cc, &["-g", "-shared", "-fPIC", "-nostdlib", "-Wl,--build-id", "-o", "huge.so", "huge.c"]);
+    shell(&zip, &["-q", "-1", "huge.zip", "huge.so"]);
+    shell(&gzip, &["-1", "-k", "huge.so"]);
+    shell(&tar, &["-czf", "huge.tgz", "huge.so.gz"]);
+    let size = at("huge.so").metadata().expect("a library").len();
+    assert!(size > 3 * CONFINED_BYTES);
+    for archive in ["huge.zip", "huge.so.gz", "huge.tgz"] {
+        let symseal = command("symseal");
+        let mut confined = Command::new(&python);
+        confined.args(["-c", CONFINE, &CONFINED_BYTES.to_string()]).arg(symseal.get_program());
+        confined.args(["bundle", "build", "--json", "--jobs", "2", "--name", "app", "--version", "1.0", "--output"]);
+        let ran = confined.args([at("bundle"), at(archive)]).stdin(Stdio::null()).output().expect("it starts");
+        assert!(ran.status.success(), "{archive}: {}", String::from_utf8_lossy(&ran.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&ran.stdout).expect("a report");
+        assert_eq!(report["modules"][0]["functions"]["dwarf"], 1, "{archive}: {report}");
+        assert_eq!(report["inputs"]["bytes"], size, "{archive}");
+        std::fs::remove_dir_all(at("bundle")).expect("the bundle goes");
+    }
+    // What is no module leaves nothing behind, and takes no more.
+    let dir = at("spool");
+    std::fs::create_dir(&dir).expect("a folder");
+    let mut other = std::fs::read(at("huge.so")).expect("a library");
+    other[16] = 4;
+    std::fs::write(at("core"), other).expect("a core file");
+    shell(&zip, &["-q", "-1", "core.zip", "core"]);
+    let symseal = command("symseal");
+    let mut confined = Command::new(&python);
+    confined.args(["-c", CONFINE, &CONFINED_BYTES.to_string()]).arg(symseal.get_program());
+    confined.args(["bundle", "build", "--dry-run", "--name", "app", "--version", "1.0", "--output"]);
+    let ran = confined.args([at("none"), at("core.zip")]).env("TMPDIR", &dir).output().expect("it starts");
+    let told = String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.code() == Some(2) && told.contains("found none"), "{told}");
+    assert_eq!(std::fs::read_dir(&dir).expect("a folder").count(), 0);
 }

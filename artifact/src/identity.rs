@@ -7,6 +7,9 @@ use std::fmt;
 pub enum IdKind {
     /// The linker's note `NT_GNU_BUILD_ID`; of a supplementary file of DWARF 5 the checksum in `.debug_sup`.
     GnuBuildId,
+    /// The same note with more bytes than a debug id has ([`symseal_module::MAX_BUILD_ID_BYTES`]); the debug id is the first 20 bytes of
+    /// their SHA-256.
+    LongBuildId,
     /// Go's build id note; the debug id is the first 20 bytes of the SHA-256 of its text.
     GoBuildId,
     /// No note: the first 20 bytes of a SHA-256 over the addresses and bytes of the code; of the data where there is no code, of both in
@@ -25,6 +28,7 @@ impl IdKind {
     pub const fn code(self) -> &'static str {
         match self {
             Self::GnuBuildId => "gnu-build-id",
+            Self::LongBuildId => "long-build-id",
             Self::GoBuildId => "go-build-id",
             Self::TextHash => "text-hash",
             Self::PdbGuidAge => "pdb-guid-age",

@@ -1,6 +1,7 @@
 //! One release file.
 
 use crate::elf::Elf;
+use crate::fields::Fields;
 use crate::headers::{Headers, ObjectHeaders};
 use crate::macho::Macho;
 use crate::pe::Pe;
@@ -16,6 +17,18 @@ pub struct DebugLink<'d> {
     pub file_name: &'d [u8],
     /// CRC-32 (IEEE) of the whole debug file.
     pub crc32: u32,
+}
+
+impl<'d> DebugLink<'d> {
+    /// Reads the section, which ELF and PE files have alike: a file name, NUL, padding to 4 bytes, CRC-32 of the whole debug file. (GDB
+    /// manual, "Separate Debug Files")
+    pub(crate) fn read(section: Fields<'d>) -> Option<Self> {
+        let length = section.bytes.iter().position(|byte| *byte == 0)?;
+        let crc_at = length.checked_add(1)?.checked_next_multiple_of(4)?;
+        let crc32 = section.u32(crc_at)?;
+        let file_name = section.bytes.get(..length).filter(|name| !name.is_empty())?;
+        Some(Self { file_name, crc32 })
+    }
 }
 
 /// What `.gnu_debugaltlink` or `.debug_sup` (DWARF 5, 7.3.6) says: the supplementary file that dwz made.
@@ -246,7 +259,7 @@ impl<'d> ObjectFile<'d> {
     }
 
     /// How much the file tells a debugger. Full and line tables are told apart by whether most abbreviation tables
-    /// describe types.
+    /// describe types; sixteen that do not are passed over.
     pub fn debug_info_kind(&self) -> DebugInfoKind {
         if self.headers().has_debug_section("info") && dwarf::describes_types(self.headers()) {
             DebugInfoKind::Full

@@ -264,6 +264,51 @@ fn every_limit_ends_the_reading_with_its_figure() {
 }
 
 #[test]
+fn holes_of_sparse_files_count_against_the_bytes_of_the_archive_however_it_is_packed() {
+    if !have("tar") || !have("xz") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // Three such files have 9 GB of holes in a few hundred bytes; that of 40 MiB is below what a small archive may give.
+    shell(
+        "for i in 1 2 3; do truncate -s 3G s$i; printf '\\177ELF' | dd of=s$i conv=notrunc status=none; done
+         truncate -s 40M small; echo x >>small; tar --sparse -cf small.tar small
+         for form in gnu '--format=pax'; do
+             f=${form#--format=}; tar --sparse --format=$f -cf $f.tar s1 s2 s3; gzip -k $f.tar; xz -k $f.tar
+             tar -czf outer-$f.tgz $f.tar.gz
+         done",
+        folder.path(),
+    );
+    let path = |name: &str| folder.path().join(name);
+    let mut names = Vec::new();
+    for form in ["gnu", "pax"] {
+        names.extend(["tar", "tar.gz", "tar.xz"].map(|suffix| format!("{form}.{suffix}")));
+        names.push(format!("outer-{form}.tgz"));
+    }
+    for name in names {
+        let bytes = std::fs::read(path(&name)).expect("a file");
+        let mut read = 0;
+        let mut source = Cursor::new(&bytes);
+        let result = symseal_artifact::read_archive::<ArchiveError>(
+            &name,
+            Source::Seekable(&mut source),
+            &Limits::default(),
+            &mut |_, content| {
+                read += std::io::copy(content, &mut std::io::sink()).unwrap_or_default();
+                Ok(())
+            },
+        );
+        let (kind, _, allowed, found) = limit(result);
+        assert!(kind == LimitKind::Ratio && allowed == 1000 && found > allowed, "{name}: {found}");
+        // No layer of compression multiplies it: what is read of the small file is no more than of a plain one of its size.
+        assert!(bytes.len() < 64 << 10 && read < 128 << 20, "{name}: {read} bytes out of {}", bytes.len());
+    }
+    let (members, _) = read_file(&path("small.tar"));
+    assert_eq!(members["small.tar!/small"], support::archives::content(&std::fs::read(path("small")).expect("a file")));
+    memory_stays_bounded();
+}
+
+#[test]
 fn headers_that_say_nothing_of_a_file_end_as_well() {
     let folder = tempfile::tempdir().expect("a folder");
     let endless = folder.path().join("endless.tar");

@@ -145,6 +145,31 @@ fn stripped_whole_and_debug_files_are_told_apart() {
 }
 
 #[test]
+fn a_small_program_in_rust_has_full_debug_information_where_it_was_built_with_it() {
+    if !have("rustc") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = "struct Pair { one: u8, other: Vec<u8> }
+        fn main() { let pair = Pair { one: 1, other: vec![2] }; println!(\"{} {:?}\", pair.one, pair.other); }";
+    std::fs::write(folder.path().join("main.rs"), source).expect("a source");
+    for (level, info) in [
+        ("2 -O -Ccodegen-units=1", DebugInfoKind::Full),
+        ("2", DebugInfoKind::Full),
+        ("1", DebugInfoKind::LineTables),
+        ("line-tables-only", DebugInfoKind::LineTables),
+        ("0", DebugInfoKind::LineTables),
+    ] {
+        // Without any of its own it has the lines of the standard library.
+        let level = format!("-Cdebuginfo={level}");
+        let mut arguments = vec!["main.rs", "-o", "program"];
+        arguments.extend(level.split(' '));
+        run("rustc", &arguments, folder.path()).expect("rustc");
+        check_roles(&folder.path().join("program"), info, true, true);
+    }
+}
+
+#[test]
 fn the_debug_link_gives_name_and_checksum() {
     if !have("gcc") || !have("objcopy") {
         return;

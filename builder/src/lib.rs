@@ -5,7 +5,7 @@
 //! [`seal_bundle`] signs a statement about it and attaches the seal.
 //!
 //! * `inputs/`: paths, directories and archives to identified files. Archives are read as streams; what a bundle holds is
-//!   kept, and nothing else touches the disk.
+//!   kept, and nothing else touches the disk but one large member at a time, until it is known whether it is kept.
 //! * `pairing/`: identified files to modules, one file a platform.
 //! * `module/`: one module to its tables and its entry in the index.
 //! * [`kit`]: a bundle with all that a site without a network needs, in one directory or file.
@@ -13,9 +13,9 @@
 //! * `report/`: what was found, what lacks its counterpart, what contradicts.
 //!
 //! The bundle's bytes depend on the files' bytes, their base names, the release's name and version, and the version of this
-//! program; not on paths, times, their order, the archives that they came in or the number of threads. Files are read,
-//! never mapped: a release directory may be written to while we look.
-#![forbid(unsafe_code)]
+//! program; not on paths, times, their order, the archives that they came in or the number of threads. Files are read and
+//! not mapped: a release directory may be written to while we look. What this wrote down itself, of a large member of an archive, is mapped.
+#![deny(unsafe_code)]
 
 mod assemble;
 mod build;

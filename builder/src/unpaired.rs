@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use symseal_artifact::Format;
 use symseal_bundle::DebugInfo;
 use symseal_module::DebugId;
 
@@ -41,14 +42,19 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
             "its debug information is in {} object files on the machine that linked it: run dsymutil there, and add the dSYM",
             object.object_map
         )
-    } else if let Some(pdb) = &object.pdb {
+    } else if let Some(pdb) = object.pdb.as_ref().filter(|pdb| !pdb.name.is_empty()) {
         format!("add its program database {} of id {}", pdb.name, module.debug_id)
     } else if let (Some(link), "text-hash") = (&object.debug_link, object.id_kind.code()) {
         format!("add its debug file {} of CRC-32 {:#010x}", link.name, link.crc32)
     } else if let Some(link) = &object.debug_link {
         format!("add its debug file {} of id {}", link.name, module.debug_id)
     } else if object.id_kind.code() == "text-hash" {
-        "it has no id of a linker, so no debug file can be tied to it: link with --build-id (or /DEBUG)".to_owned()
+        let what_to_do = match object.format {
+            Format::Elf => "link with --build-id",
+            Format::Pe => "link with /DEBUG (MinGW: --build-id, or name its debug file by objcopy --add-gnu-debuglink)",
+            Format::Macho => "link without -no_uuid",
+        };
+        format!("it has no id of a linker and names no debug file, so none can be tied to it: {what_to_do}")
     } else {
         format!("add its debug file of id {}, or do not strip it", module.debug_id)
     };
@@ -69,6 +75,13 @@ pub(crate) fn debug_file(module: &ModuleReport, of: &Module<'_>) -> Option<Unpai
         match &module.debug_id {
             DebugId::BuildId(_) => {
                 format!("add the binary of id {}: its unwind rules are nowhere else", module.debug_id)
+            }
+            // MinGW's, with DWARF.
+            DebugId::Pdb { .. } if debug.part.pdb().is_none() => {
+                format!(
+                    "add the PE file (.exe, .dll) of GUID and age {}: its code is not in a debug file",
+                    module.debug_id
+                )
             }
             DebugId::Pdb { .. } => format!(
                 "add the PE file (.exe, .dll) of GUID and age {}: its code and its code id are not in a program database",

@@ -211,6 +211,25 @@ with tarfile.open(sys.argv[1], 'w') as tar:
 }
 
 #[test]
+fn a_file_that_was_compressed_twice_is_called_as_it_was_before() {
+    let (Some(release), Some(gzip), Some(xz)) = (Release::make(), tool("gzip"), tool("xz")) else { return };
+    let [debug, binary] = ["split.debug", "split.so"].map(|name| release.path(name));
+    for packer in [&gzip, &gzip] {
+        run(packer, &["-f", "-S", ".gz", text(&debug)]);
+        std::fs::rename(release.path("split.debug.gz"), &debug).unwrap();
+    }
+    std::fs::rename(&debug, release.path("split.debug.gz.gz")).unwrap();
+    run(&gzip, &[text(&binary)]);
+    run(&xz, &[text(&release.path("split.so.gz"))]);
+    let found = builder(&[release.path("split.debug.gz.gz"), release.path("split.so.gz.xz")]).report().unwrap();
+    let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(module.name, "split.so");
+    assert!(found.is_complete(), "{found:#?}");
+    let alone = builder(&[release.path("split.debug.gz.gz")]).report().unwrap();
+    assert_eq!(alone.modules[0].name, "split.debug");
+}
+
+#[test]
 fn an_archive_beyond_the_limits_and_a_damaged_member_are_named() {
     let (Some(release), Some(tar)) = (Release::make(), tool("tar")) else { return };
     let archive = release.path("a.tar.gz");

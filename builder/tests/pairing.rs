@@ -71,6 +71,77 @@ fn a_debuglink_with_another_crc_is_a_mismatch_with_both() {
     assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (1, 1));
 }
 
+/// A stripped program of MinGW, which has no build-id, and its debug file, tied as gdb's manual says.
+fn linked_program(dir: &Path, source: &str, flags: &[&str]) -> Option<(PathBuf, PathBuf)> {
+    let tools = ["gcc", "objcopy", "strip"].map(|name| tool(&format!("x86_64-w64-mingw32-{name}")));
+    let [Some(cc), Some(objcopy), Some(strip)] = tools else { return None };
+    let (file, binary, debug) = (dir.join("app.c"), dir.join("app.exe"), dir.join("app.debug"));
+    std::fs::write(&file, source).unwrap();
+    run(&cc, &[&["-g", "-O1", "-o", text(&binary), text(&file)], flags].concat());
+    run(&objcopy, &["--only-keep-debug", text(&binary), text(&debug)]);
+    run(&strip, &[text(&binary)]);
+    run(&objcopy, &[&format!("--add-gnu-debuglink={}", text(&debug)), text(&binary)]);
+    Some((binary, debug))
+}
+
+const PROGRAM: &str = "#include <stdio.h>
+__attribute__((noinline)) int twice(int x) { return x * 2 + puts(\"twice\"); }
+int main(int count, char **words) { (void)words; return twice(count); }
+";
+
+#[test]
+fn a_windows_program_without_a_build_id_is_paired_by_its_debuglink_and_crc() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((binary, debug)) = linked_program(dir.path(), PROGRAM, &["-Wl,--build-id=none"]) else { return };
+    let found = report(&[binary.clone(), debug.clone()]);
+    let one = module(&found, "app.exe");
+    assert_eq!(one.id_kind, "text-hash");
+    assert_eq!(paired(one), [("app.debug", PairedRole::DebugFile, Some(PairedBy::DebuglinkCrc))]);
+    assert_eq!((one.debug_info, one.stripped), (DebugInfo::Full, true));
+    assert!(one.functions["dwarf"] > 0 && one.unwind.rows > 0, "{one:#?}");
+    assert!(found.is_complete(), "{found:#?}");
+    // Each half alone is told what it lacks.
+    let found = report(std::slice::from_ref(&binary));
+    let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    let crc32 = crc32fast::hash(&std::fs::read(&debug).unwrap());
+    assert_eq!(lacking.advice, format!("add its debug file app.debug of CRC-32 {crc32:#010x}"));
+    // One byte is another file.
+    let mut other = std::fs::read(&debug).unwrap();
+    *other.last_mut().unwrap() ^= 1;
+    std::fs::write(&debug, &other).unwrap();
+    let found = report(&[binary, debug]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::Debuglink);
+    assert_eq!(mismatch.expected, format!("CRC-32 {crc32:#010x}"));
+    assert_eq!(mismatch.found, format!("CRC-32 {:#010x}", crc32fast::hash(&other)));
+    assert!(paired(module(&found, "app.exe")).is_empty(), "{found:#?}");
+}
+
+#[test]
+fn what_a_windows_program_without_its_debug_file_is_told_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let (none, id) = (&["-Wl,--build-id=none"], &["-Wl,--build-id"]);
+    let Some((binary, debug)) = linked_program(dir.path(), PROGRAM, id) else { return };
+    // GNU ld names no program database beside its build-id.
+    let found = report(std::slice::from_ref(&binary));
+    let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    let id = &module(&found, "app.exe").debug_id;
+    assert_eq!(lacking.advice, format!("add its debug file app.debug of id {id}"));
+    let found = report(std::slice::from_ref(&debug));
+    let [orphan] = found.debug_files_without_binaries.as_slice() else { panic!("{found:#?}") };
+    assert!(orphan.advice.contains(&id.to_string()) && !orphan.advice.contains("program database"), "{orphan:?}");
+    assert_eq!(paired(module(&report(&[binary.clone(), debug]), "app.exe"))[0].2, Some(PairedBy::GuidAge));
+    // Without an id and without a link, the link is what ties a debug file to it afterwards.
+    let Some((binary, debug)) = linked_program(dir.path(), PROGRAM, none) else { return };
+    let objcopy = tool("x86_64-w64-mingw32-objcopy").unwrap();
+    run(&objcopy, &["--remove-section=.gnu_debuglink", text(&binary)]);
+    let found = report(&[binary.clone(), debug.clone()]);
+    let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    assert!(lacking.advice.contains("objcopy --add-gnu-debuglink"), "{lacking:?}");
+    run(&objcopy, &[&format!("--add-gnu-debuglink={}", text(&debug)), text(&binary)]);
+    assert!(report(&[binary, debug]).is_complete());
+}
+
 #[test]
 fn a_debug_file_of_another_build_is_a_mismatch_with_both_ids_and_fails_a_strict_build() {
     let (Some(cc), Some(objcopy), Some(release)) = (tool("cc"), tool("objcopy"), Release::make()) else { return };
@@ -374,6 +445,83 @@ fn a_dsym_brings_its_other_files_and_a_foreign_one_is_a_mismatch() {
     assert_eq!(mismatch.found, "uuid:CF441AF5BB7E35678D44451D69214D92");
     let [binary] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
     assert!(binary.advice.contains("dsymutil"), "{binary:?}");
+}
+
+/// A library for macOS and its dSYM, in a folder of the processor's name.
+fn made_for(dir: &Path, arch: &str) -> Option<(PathBuf, PathBuf)> {
+    let (clang, linker, dsymutil) = (tool("clang")?, tool("ld64.lld-19")?, tool("dsymutil")?);
+    let folder = dir.join(arch);
+    std::fs::create_dir(&folder).unwrap();
+    let [source, object, library] = ["app.c", "app.o", "app.dylib"].map(|name| folder.join(name));
+    std::fs::write(&source, "int square(int n) { return n * n; }\n").unwrap();
+    let target = format!("--target={arch}-apple-macos11");
+    run(&clang, &[&target, "-g", "-O1", "-c", text(&source), "-o", text(&object)]);
+    let version = ["-platform_version", "macos", "11.0", "11.0"];
+    let files = ["-dylib", text(&object), "-o", text(&library)];
+    run(&linker, &[&["-arch", arch][..], &version, &files].concat());
+    run(&dsymutil, &[text(&library)]);
+    Some((library, folder.join("app.dylib.dSYM")))
+}
+
+#[test]
+fn a_dsym_for_another_processor_is_a_mismatch_with_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((intel, its_dsym)) = made_for(dir.path(), "x86_64") else { return };
+    let Some((arm, other_dsym)) = made_for(dir.path(), "arm64") else { return };
+    let found = report(&[intel.clone(), other_dsym.clone()]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::DsymName);
+    let id = |side: &symseal_builder::Side| side.debug_id.as_ref().unwrap().to_string();
+    assert_eq!(mismatch.expected, format!("{} for x86_64", id(&mismatch.binary)));
+    assert_eq!(mismatch.found, format!("{} for aarch64", id(&mismatch.debug_file)));
+    assert_ne!(id(&mismatch.binary), id(&mismatch.debug_file));
+    assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (1, 1));
+    // Where the right one is there, or the other one's binary, nothing is wrong with it.
+    assert!(report(&[intel.clone(), its_dsym, arm.clone(), other_dsym.clone()]).is_complete());
+    assert!(report(&[intel, arm, other_dsym]).mismatches.is_empty());
+}
+
+#[test]
+fn a_build_id_of_any_length_pairs_and_a_longer_one_than_an_id_is_marked() {
+    let (Some(cc), Some(objcopy), Some(strip)) = (tool("cc"), tool("objcopy"), tool("strip")) else { return };
+    let Some(unstrip) = tool("eu-unstrip") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (length, kind) in [(64, "gnu-build-id"), (65, "long-build-id"), (300, "long-build-id")] {
+        let hex = |last: u8| format!("{}{last:02x}", "a7".repeat(length - 1));
+        let make = |name: &str, last: u8| {
+            let flag = format!("-Wl,--build-id=0x{}", hex(last));
+            let binary = compile(&cc, dir.path(), name, SOURCE, &["-g", &flag]);
+            let debug = dir.path().join(format!("{name}.debug"));
+            run(&objcopy, &["--only-keep-debug", text(&binary), text(&debug)]);
+            run(&strip, &["--strip-all", text(&binary)]);
+            (binary, debug)
+        };
+        let (binary, debug) = make("long.so", 1);
+        let found = report(&[binary.clone(), debug.clone()]);
+        let one = module(&found, "long.so");
+        assert_eq!(one.id_kind, kind);
+        assert_eq!(paired(one), [("long.so.debug", PairedRole::DebugFile, Some(PairedBy::BuildId))]);
+        assert!(found.is_complete(), "{found:#?}");
+        if length % 4 == 0 {
+            let told = crate::inputs::output(&unstrip, &["-n", "-e", text(&binary)]);
+            assert!(told.contains(&hex(1)), "{told}");
+            let id = one.debug_id.to_string();
+            let is_id = if kind == "gnu-build-id" { id == hex(1) } else { id == hash_of(&hex(1)) };
+            assert!(is_id, "{id}");
+        }
+        // Every byte counts.
+        std::fs::remove_file(&debug).unwrap();
+        let (_, debug) = make("other.so", 2);
+        let found = report(&[binary, debug]);
+        assert!(paired(module(&found, "long.so")).is_empty(), "{found:#?}");
+    }
+}
+
+/// The first 20 bytes of the SHA-256 of these bytes.
+fn hash_of(hex: &str) -> String {
+    let bytes: Vec<u8> =
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+    symseal_bundle::Digest::of(&bytes).hex()[..40].to_owned()
 }
 
 #[test]

@@ -23,7 +23,7 @@ use super::bundle::limits::LimitArgs;
 use super::bundle::seal::{Sealer, SealingArgs};
 use super::bundle::sourcing::SourcingArgs;
 use crate::exit::Answer;
-use crate::output::outln;
+use crate::output::{outln, visible_lines};
 
 /// Build, seal and push a bundle in one step; or join what several platform jobs published.
 #[derive(ClapArgs)]
@@ -125,7 +125,7 @@ fn build(args: &Args, destination: &Destination, sealer: Option<&Sealer>) -> Res
         Err(error) => {
             let BuildError::Strict { report, .. } = &error else { return Err(error.into()) };
             bundle::build::print(report, args.json)?;
-            eprintln!("error: {error}; nothing was pushed");
+            eprintln!("error: {}; nothing was pushed", visible_lines(&error.to_string()));
             return Ok(Answer::No);
         }
     };

@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let all = block_on(async {
         let mut all = true;
         for (path, size) in &files {
-            bar.set_message(format!("{}", path.display()));
+            bar.set_message(visible(&path.display().to_string()));
             let (status, answer) = send(&server, path, *size, &bar).await?;
             let is_taken = matches!(status, 200 | 201);
             all &= is_taken;

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::rc::Rc;
 
 use super::error::{ArchiveError, Halt, LimitKind};
 
@@ -9,7 +10,8 @@ use super::error::{ArchiveError, Halt, LimitKind};
 /// `zstd` accepts unasked (2^27) and twice what `xz -9` uses. One xz and one zstd stream may be open within another.
 pub const MAX_WINDOW_BYTES: u64 = 1 << 27;
 
-/// The unpacked bytes that one stream may give before its ratio counts: a small file of zeros is no bomb.
+/// The unpacked bytes that one stream, or all holes of sparse files together, may give before their ratio counts: a small file of zeros is
+/// no bomb.
 pub const RATIO_FLOOR_BYTES: u64 = 64 << 20;
 
 /// How much reading one archive, with all that is inside it, may ask for. What goes beyond ends the reading with
@@ -23,7 +25,8 @@ pub struct Limits {
     /// compression of a single file do not count.
     pub depth: u32,
     /// Unpacked bytes for each packed byte of one stream, once it gave more than [`RATIO_FLOOR_BYTES`]. 1000 by default;
-    /// deflate cannot give more than 1032, so that all four compressions are ended when they hold zeros alone.
+    /// deflate cannot give more than 1032, so that all four compressions are ended when they hold zeros alone. So many bytes of
+    /// holes in sparse files there may be for each byte that was read of the outermost file, however it is compressed.
     pub ratio: u64,
     /// How many members that go beyond [`Self::ratio`] by themselves are passed over, and told in the report, before such a one ends the reading: a member of a
     /// zip, and a file or an archive that is compressed by itself. What lies behind a bomb in one compressed stream with it cannot be reached without
@@ -63,6 +66,10 @@ pub(super) struct Account<'l> {
     pub(super) limits: &'l Limits,
     members: Cell<u64>,
     total: Cell<u64>,
+    /// Bytes that were read of the outermost file.
+    read: Rc<Cell<u64>>,
+    /// Bytes of holes.
+    holes: Cell<u64>,
     /// The member that is read now, for errors.
     member: RefCell<String>,
     /// The first thing that went wrong below the reader that the visitor holds.
@@ -75,6 +82,8 @@ impl<'l> Account<'l> {
             limits,
             members: Cell::new(0),
             total: Cell::new(0),
+            read: Rc::default(),
+            holes: Cell::new(0),
             member: RefCell::new(String::new()),
             failure: RefCell::new(None),
         }
@@ -119,10 +128,28 @@ impl<'l> Account<'l> {
         self.within(archive, LimitKind::TotalBytes, self.limits.total_bytes, total)
     }
 
+    /// More bytes of a hole. They cost the archive nothing, not even a compressed byte: what they are compared with is all that was read.
+    pub(super) fn hole(&self, archive: &str, bytes: u64) -> Result<(), ArchiveError> {
+        self.unpacked(archive, bytes)?;
+        let holes = self.holes.get().saturating_add(bytes);
+        self.holes.set(holes);
+        if holes <= RATIO_FLOOR_BYTES {
+            return Ok(());
+        }
+        let ratio = holes.checked_div(self.read.get()).unwrap_or(u64::MAX);
+        self.within(archive, LimitKind::Ratio, self.limits.ratio, ratio)
+    }
+
+    /// Bytes that were read of the outermost file, which whoever reads it counts.
+    pub(super) fn read(&self) -> &Rc<Cell<u64>> {
+        &self.read
+    }
+
     /// Begins anew: what was counted was a first pass over the same bytes.
     pub(super) fn restart(&self) {
         self.members.set(0);
         self.total.set(0);
+        self.holes.set(0);
     }
 
     pub(super) fn total(&self) -> u64 {

@@ -19,8 +19,9 @@ pub struct Member<'m> {
     pub raw_path: &'m [u8],
     /// Its size in bytes where the archive says it; unknown for a file that was compressed by itself.
     pub size_hint: Option<u64>,
-    /// How the file was compressed by itself (`.ko.xz`, `.debug.gz`); what is read is unpacked.
-    pub compression: Option<ArchiveKind>,
+    /// How the file was compressed by itself (`.ko.xz`, `.debug.gz`), the outermost first where it was compressed again; what is read is
+    /// unpacked.
+    pub compressions: &'m [ArchiveKind],
     /// How many archives within the outermost one lie around it.
     pub depth: u32,
     /// How it is reached in the outermost archive without reading what lies before it; unknown for what lies in an archive within, was compressed by itself, or has
@@ -29,11 +30,13 @@ pub struct Member<'m> {
 }
 
 impl Member<'_> {
-    /// The last part of the path, without `.gz`, `.xz`, `.zst` or `.bz2` where the file was unpacked from that.
+    /// The last part of the path, without each `.gz`, `.xz`, `.zst` or `.bz2` that the file was unpacked from.
     pub fn file_name(&self) -> &str {
         let name = self.path.rsplit('/').next().unwrap_or(self.path);
-        let suffix = self.compression.and_then(ArchiveKind::suffix);
-        suffix.and_then(|suffix| name.strip_suffix(suffix)).filter(|name| !name.is_empty()).unwrap_or(name)
+        self.compressions.iter().fold(name, |name, kind| {
+            let inner = kind.suffix().and_then(|suffix| name.strip_suffix(suffix));
+            inner.filter(|name| !name.is_empty()).unwrap_or(name)
+        })
     }
 
     /// The whole way to the member: `release.zip!/tool.deb!/usr/bin/tool`.
@@ -58,9 +61,8 @@ pub(super) struct Place {
     pub(super) path: String,
     pub(super) raw_path: Vec<u8>,
     pub(super) size: Option<u64>,
-    /// How often it was unpacked by itself.
-    pub(super) layers: u32,
-    pub(super) compression: Option<ArchiveKind>,
+    /// What it was unpacked from by itself, the outermost first.
+    pub(super) compressions: Vec<ArchiveKind>,
     /// Archives around it.
     pub(super) depth: u32,
     /// How its bytes are reached as they lie there.
@@ -87,7 +89,9 @@ impl Place {
 
     /// The same file, unpacked.
     pub(super) fn unpacked(&self, kind: ArchiveKind) -> Self {
-        Self { size: None, layers: self.layers.saturating_add(1), compression: Some(kind), reach: None, ..self.clone() }
+        let mut inner = Self { size: None, reach: None, ..self.clone() };
+        inner.compressions.push(kind);
+        inner
     }
 }
 
@@ -111,8 +115,7 @@ impl Inside {
             path: reported(&raw_path),
             raw_path,
             size,
-            layers: 0,
-            compression: None,
+            compressions: Vec::new(),
             depth: self.depth,
             reach: None,
         }
@@ -170,13 +173,22 @@ mod tests {
             path: "lib/modules/x.ko.xz",
             raw_path: b"",
             size_hint: None,
-            compression: Some(ArchiveKind::Xz),
+            compressions: &[ArchiveKind::Xz],
             depth: 1,
             reach: None,
         };
         assert_eq!((member.file_name(), member.full_path()), ("x.ko", "a.deb!/lib/modules/x.ko.xz".to_owned()));
-        member.compression = None;
+        member.compressions = &[];
         assert_eq!(member.file_name(), "x.ko.xz");
+        member.path = "base.gz.xz.gz";
+        for (compressions, name) in [
+            (&[ArchiveKind::Gzip][..], "base.gz.xz"),
+            (&[ArchiveKind::Gzip, ArchiveKind::Xz], "base.gz"),
+            (&[ArchiveKind::Xz, ArchiveKind::Gzip], "base.gz.xz"),
+        ] {
+            member.compressions = compressions;
+            assert_eq!(member.file_name(), name);
+        }
     }
 
     #[test]

@@ -196,7 +196,11 @@ impl<R: Read> Read for Named<'_, R> {
             match self.input.read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(self.failed(&error)),
-                Ok(read) => return Ok(read),
+                Ok(read) => {
+                    let so_far = self.account.read();
+                    so_far.set(so_far.get().saturating_add(read as u64));
+                    return Ok(read);
+                }
             }
         }
     }

@@ -17,7 +17,7 @@ use super::{ReadSeek, cab, deb, image, rpm, tar, zip};
 const HEAD_BYTES: usize = 512;
 
 /// How often one file may be compressed upon itself before it is taken as it is.
-const MAX_LAYERS: u32 = 2;
+const MAX_LAYERS: usize = 2;
 
 /// The position of a package that has none in the file.
 pub(super) const NOWHERE: u64 = u64::MAX;
@@ -143,7 +143,7 @@ impl<'w> Walk<'w> {
         match input.take(HEAD_BYTES as u64).read_to_end(&mut head) {
             Ok(_) => Ok(head),
             Err(error) => {
-                let archive = if place.layers > 0 { place.label() } else { joined(&place.outer, "") };
+                let archive = if !place.compressions.is_empty() { place.label() } else { joined(&place.outer, "") };
                 Err(self.account.halt(&archive, "more of a member", &error))
             }
         }
@@ -152,7 +152,7 @@ impl<'w> Walk<'w> {
     fn file_with_head(&mut self, place: &Place, head: &[u8], rest: &mut dyn Read) -> Result<(), Halt> {
         let mut input = head.chain(rest);
         match archive_kind(head) {
-            Some(kind) if kind.is_compression() && place.layers < MAX_LAYERS => {
+            Some(kind) if kind.is_compression() && place.compressions.len() < MAX_LAYERS => {
                 let mut stream = unpack(kind, &place.label(), &mut input, self.account);
                 let inner = place.unpacked(kind);
                 let head = self.head(&inner, &mut stream)?;
@@ -196,13 +196,11 @@ impl<'w> Walk<'w> {
     ) -> Result<(), Halt> {
         let count = Rc::default();
         let mut input = Counted::new(input, &count);
-        match (kind, place.layers) {
-            (ArchiveKind::Tar, 0 | 1) => {
-                let packing = place.compression.unwrap_or(ArchiveKind::Tar);
-                self.payload = Payload::new(packing, 0, u64::MAX, count);
-            }
+        match (kind, place.compressions.as_slice()) {
+            (ArchiveKind::Tar, []) => self.payload = Payload::new(ArchiveKind::Tar, 0, u64::MAX, count),
+            (ArchiveKind::Tar, [packing]) => self.payload = Payload::new(*packing, 0, u64::MAX, count),
             // Its parts are found in the file where it was not unpacked.
-            (_, 0) => self.position = count,
+            (_, []) => self.position = count,
             _ => self.position = Rc::new(Cell::new(NOWHERE)),
         }
         self.members(kind, inside, &mut input)?;
@@ -250,7 +248,7 @@ impl<'w> Walk<'w> {
             path: &place.path,
             raw_path: &place.raw_path,
             size_hint: place.size,
-            compression: place.compression,
+            compressions: &place.compressions,
             depth: place.depth.saturating_sub(1),
             reach: place.reach,
         };

@@ -17,11 +17,15 @@ struct Survey {
     of_partial_units: u64,
 }
 
-/// Whether at least half of the abbreviation tables describe types, which line-table builds leave out. Where dwz moved the types
-/// into another file, the entries that have one refer to it.
+/// So many abbreviation tables without types may be those of a language's own library: that of Rust, which has lines alone, brings nine to
+/// every program.
+const TABLES_OF_A_LIBRARY: u64 = 16;
+
+/// Whether at least half of the abbreviation tables, apart from as many as a [library](TABLES_OF_A_LIBRARY) may bring, describe types, which
+/// line-table builds leave out but for libraries in C. Where dwz moved the types into another file, the entries that have one refer to it.
 pub(crate) fn describes_types(headers: &dyn ObjectHeaders<'_>) -> bool {
-    let survey = survey(headers);
-    survey.with_types > 0 && survey.with_types >= survey.without_types
+    let Survey { with_types, without_types, .. } = survey(headers);
+    with_types > 0 && with_types >= without_types.saturating_sub(TABLES_OF_A_LIBRARY)
 }
 
 /// Whether a unit of the file may be the skeleton of one in a split DWARF file.

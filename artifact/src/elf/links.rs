@@ -4,14 +4,9 @@ use super::headers::Elf;
 use crate::cursor::{Cursor, Damaged, Result};
 use crate::object_file::{DebugAltLink, DebugLink};
 
-/// `.gnu_debuglink`: a file name, NUL, padding to 4 bytes, CRC-32 of the whole debug file.
+/// `.gnu_debuglink`, where the debug file is by name.
 pub(crate) fn debug_link<'d>(elf: &Elf<'d>) -> Option<DebugLink<'d>> {
-    let bytes = elf.section(b".gnu_debuglink")?.bytes;
-    let length = bytes.iter().position(|byte| *byte == 0)?;
-    let crc_at = length.checked_add(1)?.checked_next_multiple_of(4)?;
-    let crc32 = elf.fields(bytes).u32(crc_at)?;
-    let file_name = bytes.get(..length).filter(|name| !name.is_empty())?;
-    Some(DebugLink { file_name, crc32 })
+    DebugLink::read(elf.fields(elf.section(b".gnu_debuglink")?.bytes))
 }
 
 /// The supplementary file, by either name.

@@ -5,7 +5,7 @@ use super::{gabi, links, loaded};
 use crate::IdKind;
 use crate::proportion::{in_proportion, is_in_proportion};
 use sha2::{Digest, Sha256};
-use symseal_module::DebugId;
+use symseal_module::{DebugId, MAX_BUILD_ID_BYTES, ParseDebugIdError};
 
 /// Bytes of ids that are made from a SHA-256, as many as the common build-id has.
 const DERIVED_ID_BYTES: usize = 20;
@@ -28,9 +28,14 @@ pub(crate) fn identity(elf: &Elf<'_>) -> Option<(DebugId, IdKind)> {
         for note in notes(elf, bytes.0, bytes.1) {
             match (note.name, note.kind) {
                 (b"GNU", gabi::NT_GNU_BUILD_ID) => {
-                    // Ids of a length that we do not take, or of zeros alone, identify nothing.
-                    if let Ok(id) = DebugId::from_build_id(note.content) {
-                        return Some((id, IdKind::GnuBuildId));
+                    // No byte, or zeros alone, identify nothing.
+                    match DebugId::from_build_id(note.content) {
+                        Ok(id) => return Some((id, IdKind::GnuBuildId)),
+                        Err(ParseDebugIdError::Length { bytes }) if bytes > MAX_BUILD_ID_BYTES => {
+                            let id = shortened(Sha256::digest(note.content).as_slice())?;
+                            return Some((id, IdKind::LongBuildId));
+                        }
+                        Err(_) => {}
                     }
                 }
                 (b"Go", NT_GO_BUILDID) if go.is_none() && !note.content.is_empty() => {

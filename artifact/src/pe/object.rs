@@ -1,12 +1,15 @@
 //! What [`ObjectHeaders`] asks, answered for PE.
 
 use super::{Pe, exports, hybrid, managed, pdata, section::Section, symbols};
+use crate::fields::Fields;
 use crate::go;
 use crate::headers::ObjectHeaders;
 use crate::proportion::is_in_proportion;
 use crate::scripts;
 use crate::symbols::{Symbol, SymbolTable};
-use crate::{Arch, ArtifactError, Format, IdKind, ObjectKind, PdbReference, SectionSlice, UnwindInputs, compressed};
+use crate::{
+    Arch, ArtifactError, DebugLink, Format, IdKind, ObjectKind, PdbReference, SectionSlice, UnwindInputs, compressed,
+};
 use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -158,6 +161,12 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         }
     }
 
+    /// MinGW's tools write it as they do into ELF files.
+    fn debug_link(&self) -> Option<DebugLink<'d>> {
+        let bytes = named(self, b".gnu_debuglink")?.bytes;
+        DebugLink::read(Fields { bytes, is_little_endian: true })
+    }
+
     fn has_inline_debugger_scripts(&self) -> bool {
         let stored = self.sections.iter().filter(|section| !section.bytes.is_empty());
         let named = stored.filter(|section| scripts::is_script_section(section.name));
@@ -211,10 +220,14 @@ fn named<'e, 'd>(pe: &'e Pe<'d>, name: &[u8]) -> Option<&'e Section<'d>> {
     pe.sections.iter().find(|section| section.name == name && !section.bytes.is_empty())
 }
 
-/// Bytes that a process has, apart from what debuggers read and from MinGW's build-id, which stays in debug files.
+/// Bytes that a process has, apart from what debuggers read: a link to a debug file is added behind the linker's back, and MinGW's
+/// build-id stays in debug files.
 fn is_data(section: &Section<'_>) -> bool {
-    let is_for_debuggers =
-        |name: &[u8]| name.starts_with(b".debug_") || name.starts_with(b".zdebug_") || name == b".buildid";
+    let is_for_debuggers = |name: &[u8]| {
+        name.starts_with(b".debug_")
+            || name.starts_with(b".zdebug_")
+            || [&b".buildid"[..], b".gnu_debuglink"].contains(&name)
+    };
     !section.is_executable && !section.bytes.is_empty() && !is_for_debuggers(section.name)
 }
 

@@ -2,17 +2,19 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use symseal_artifact::{
     ArchiveError, ArchiveReport as Walked, DISC_SIGN_AT, DISK_TRAILER_BYTES, Member, SNIFF_BYTES, Source,
     read_archive_without, read_image_layout_without, unread_archive, unread_disk_image,
 };
-use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
+use symseal_bundle::pages::{DEBUG_FILE_PAGE, Measured, measure};
 
 use super::file::{self, Bytes, InputFile};
+use super::file_bytes::HELD_BYTES;
 use super::identify::{self, reason};
 use super::loose::{self, DISC_SIGN_BYTES, Judged, MAX_DSYM_MEMBER_BYTES};
+use super::spool::Written;
 use super::{Found, Reading, names};
 use crate::error::{BuildError, io_error};
 use crate::report::{ArchiveReport, PassedOver};
@@ -133,7 +135,7 @@ fn visit(
     reading: &Reading<'_>,
     found: &mut Found,
 ) -> Result<bool, BuildError> {
-    let Reading { limits, spool, budget, .. } = reading;
+    let Reading { spool, budget, .. } = reading;
     let place = member.full_path();
     // One that is compressed by itself is no member of anything, and was not asked for.
     if is_excluded(&place, reading, &mut found.excluded) {
@@ -164,19 +166,27 @@ fn visit(
         }
         return Ok(false);
     }
-    let mut permit = member.size_hint.map(|size| budget.acquire(size));
+    let mut permit = member.size_hint.map(|size| budget.acquire(size.min(HELD_BYTES)));
     let mut bytes = head;
     if permit.is_none() {
         Read::take(&mut content, UNSIZED_BYTES).read_to_end(&mut bytes).map_err(read_error)?;
         if bytes.len() as u64 >= UNSIZED_BYTES {
             permit = Some(budget.acquire_all());
         }
-    } else if let Some(size) = member.size_hint.and_then(|size| usize::try_from(size.min(limits.member_bytes)).ok()) {
+    } else if let Some(size) = member.size_hint.and_then(|size| usize::try_from(size.min(HELD_BYTES)).ok()) {
         let out_of_memory = |_| read_error(std::io::ErrorKind::OutOfMemory.into());
         bytes.try_reserve_exact(size.saturating_sub(bytes.len())).map_err(out_of_memory)?;
     }
-    content.read_to_end(&mut bytes).map_err(read_error)?;
-    let content = match loose::judge(&bytes, is_member && !is_candidate, &place)? {
+    let room = HELD_BYTES.saturating_sub(bytes.len() as u64);
+    Read::take(&mut content, room).read_to_end(&mut bytes).map_err(read_error)?;
+    let held = if bytes.len() as u64 >= HELD_BYTES {
+        let written = spool.write(&mut bytes.as_slice().chain(content), &place)?;
+        drop(bytes);
+        Held::OnDisk(written)
+    } else {
+        Held::InMemory(bytes)
+    };
+    let content = match loose::judge(held.bytes(), is_member && !is_candidate, &place)? {
         Judged::Taken(content) => content,
         Judged::Refused(error) => {
             found.refuse(place, &error.to_string());
@@ -188,11 +198,36 @@ fn visit(
             return Ok(false);
         }
     };
-    let measured = measure(&bytes, DEBUG_FILE_PAGE);
-    let bytes = Bytes::Spooled(spool.keep(&bytes, &measured.digest)?);
+    let (path, measured) = held.keep(reading)?;
     drop(permit);
-    found.files.push(InputFile::new(place, bytes, name, measured, content, dsym));
+    found.files.push(InputFile::new(place, Bytes::Spooled(path), name, measured, content, dsym));
     Ok(true)
+}
+
+/// A member that was read to its end.
+enum Held {
+    InMemory(Vec<u8>),
+    OnDisk(Written),
+}
+
+impl Held {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::InMemory(bytes) => bytes,
+            Self::OnDisk(written) => &written.bytes,
+        }
+    }
+
+    /// Keeps it until the bundle is built.
+    fn keep(self, reading: &Reading<'_>) -> Result<(PathBuf, Measured), BuildError> {
+        match self {
+            Self::InMemory(bytes) => {
+                let measured = measure(&bytes, DEBUG_FILE_PAGE);
+                Ok((reading.spool.keep(&bytes, &measured.digest)?, measured))
+            }
+            Self::OnDisk(written) => written.keep(),
+        }
+    }
 }
 
 /// Whether a member is read to its end to see whether it is a disk image. Others are skipped without being unpacked, where the archive

@@ -1,7 +1,7 @@
 //! What is known of a release file once it was read and identified.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use symseal_bundle::pages::Measured;
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_module::DebugId;
 
+use super::file_bytes::FileBytes;
 use crate::error::{BuildError, io_error, place_of};
 
 /// A release file, read once and identified. Its bytes are read again when its module's turn comes.
@@ -201,14 +202,14 @@ impl InputFile {
     }
 
     /// All its bytes, which must be those that it was identified by.
-    pub(crate) fn read(&self, layout: Option<&LayoutDir>) -> Result<Vec<u8>, BuildError> {
+    pub(crate) fn read(&self, layout: Option<&LayoutDir>) -> Result<FileBytes, BuildError> {
         let bytes = match &self.bytes {
-            Bytes::Loose(path) => read_file(path)?,
-            Bytes::Spooled(path) => match fs::read(path) {
+            Bytes::Loose(path) => FileBytes::Held(read_file(path)?),
+            Bytes::Spooled(path) => match FileBytes::of_own(path) {
                 // It has become a blob meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound && layout.is_some() => {
                     let path = layout.map_or_else(PathBuf::new, |layout| layout.blob_path(&self.digest()));
-                    fs::read(&path).map_err(io_error("read", &path))?
+                    FileBytes::of_own(&path).map_err(io_error("read", &path))?
                 }
                 read => read.map_err(io_error("read", path))?,
             },

@@ -112,7 +112,8 @@ fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
     };
     match object.kind() {
         ObjectKind::Executable | ObjectKind::Shared | ObjectKind::DebugCompanion => {}
-        ObjectKind::Relocatable if object.id_kind() == IdKind::GnuBuildId || is_kernel_module(object) => {}
+        ObjectKind::Relocatable
+            if matches!(object.id_kind(), IdKind::GnuBuildId | IdKind::LongBuildId) || is_kernel_module(object) => {}
         // Split DWARF has no other kind.
         _ if object.split_kind().is_some() => return Ok(()),
         ObjectKind::Relocatable => return other(reason::OBJECT),

@@ -3,6 +3,7 @@
 mod archive;
 mod exclude;
 pub(crate) mod file;
+mod file_bytes;
 mod identify;
 mod loose;
 mod names;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 pub use exclude::{Exclude, ParseExcludeError};
 pub(crate) use file::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
+pub(crate) use file_bytes::FileBytes;
 pub(crate) use spool::Spool;
 
 use symseal_artifact::{Limits, MAX_PASSED_OVER};

@@ -4,13 +4,13 @@ use symseal_artifact::{ArtifactError, ObjectFile, PdbFile, ReleaseFile};
 use symseal_bundle::{Digest, LayoutDir};
 
 use crate::error::BuildError;
-use crate::inputs::InputFile;
+use crate::inputs::{FileBytes, InputFile};
 use crate::pairing::{Module, Part};
 
-/// An input in memory.
+/// An input, and its bytes.
 pub(super) struct Loaded<'f> {
     pub(super) file: &'f InputFile,
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: FileBytes,
 }
 
 /// All files of a module whose bytes are read. The other files of a dSYM bundle are not among them.

@@ -219,7 +219,7 @@ fn store_inputs(
     pdb: Option<&PdbEntry>,
     stored: &mut Stored<'_>,
 ) -> Result<(), BuildError> {
-    let bytes = |file: &InputFile| files.find(&file.digest()).map(|loaded| loaded.bytes.as_slice()).unwrap_or_default();
+    let bytes = |file: &InputFile| files.find(&file.digest()).map(|loaded| &*loaded.bytes).unwrap_or_default();
     let mut put = |role: FileRole, path: String, part: Part<'_>| {
         stored.put_input(role, places::format(part), path, part.file, bytes(part.file))
     };

@@ -4,10 +4,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use symseal_artifact::Format;
+use symseal_artifact::{Arch, Format};
 use symseal_bundle::Digest;
+use symseal_module::DebugId;
 
-use super::{Pairing, is_named, lacking, orphans};
+use super::{Pairing, Part, is_named, lacking, orphans};
 use crate::inputs::InputFile;
 use crate::report::{Mismatch, NamedBy, Side, Superseded};
 
@@ -67,20 +68,38 @@ pub(super) fn members<'f>(pairing: &mut Pairing<'f>, members: &[&'f InputFile]) 
     pairing.loose.extend(unused.map(|(member, _)| (*member, "a file of a dSYM bundle without debug information")));
 }
 
-/// dSYM bundles that go by the name of a binary without one, or hold a file of its name.
+/// dSYM bundles that go by the name of a binary without one, or hold a file of its name. One for another processor counts where there is
+/// none for the binary's, and where the binary has no slice for that one.
 pub(super) fn mismatches(pairing: &mut Pairing<'_>) {
     let mut found = Vec::new();
     for (id, binary, object) in lacking(pairing, Format::Macho) {
         let bundle = format!("{}.dSYM", binary.file.name);
-        for (other, part) in orphans(pairing) {
-            let Some(debug) = part.object() else { continue };
-            let is_of_name = is_named(part.file, &binary.file.name)
-                || part.file.dsym.as_ref().is_some_and(|dsym| dsym.bundle == bundle);
-            if debug.format == Format::Macho && debug.arch == object.arch && is_of_name {
-                let side = Side { place: binary.file.place.clone(), debug_id: Some(id.clone()) };
-                let debug_file = Side { place: part.file.place.clone(), debug_id: Some(other.clone()) };
-                found.push(Mismatch::of_ids(NamedBy::DsymName, side, debug_file, id.to_string()));
-            }
+        let is_of_name = |part: &Part<'_>| {
+            is_named(part.file, &binary.file.name) || part.file.dsym.as_ref().is_some_and(|dsym| dsym.bundle == bundle)
+        };
+        let named = orphans(pairing).filter(|(_, part)| is_of_name(part));
+        let named = named.filter_map(|(other, part)| Some((other, part, part.object()?)));
+        let (own, foreign): (Vec<_>, Vec<_>) = named
+            .filter(|(.., debug)| debug.format == Format::Macho)
+            .partition(|(.., debug)| debug.arch == object.arch);
+        let side = || Side { place: binary.file.place.clone(), debug_id: Some(id.clone()) };
+        let debug_file =
+            |other: &DebugId, part: Part<'_>| Side { place: part.file.place.clone(), debug_id: Some(other.clone()) };
+        if !own.is_empty() {
+            found.extend(own.into_iter().map(|(other, part, _)| {
+                Mismatch::of_ids(NamedBy::DsymName, side(), debug_file(other, part), id.to_string())
+            }));
+            continue;
+        }
+        let has_slice = |arch: Arch| binary.file.objects().iter().any(|slice| slice.arch == arch);
+        for (other, part, debug) in foreign.into_iter().filter(|(.., debug)| !has_slice(debug.arch)) {
+            found.push(Mismatch {
+                binary: side(),
+                debug_file: debug_file(other, part),
+                named_by: NamedBy::DsymName,
+                expected: format!("{id} for {}", object.arch),
+                found: format!("{other} for {}", debug.arch),
+            });
         }
     }
     pairing.mismatches.extend(found);

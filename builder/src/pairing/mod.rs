@@ -1,10 +1,11 @@
 //! From identified files to modules: which debug file belongs to which binary.
 //!
 //! Files with one debug id are one module. Where there is no id, or where a file is only named, each platform has rules of
-//! its own: [`elf`], [`split`], [`windows`], [`macho`]. They are told in `docs/formats/pairing.md`.
+//! its own: [`debug_link`], [`elf`], [`split`], [`windows`], [`macho`]. They are told in `docs/formats/pairing.md`.
 
 mod choose;
 mod contradiction;
+mod debug_link;
 mod elf;
 mod macho;
 mod same_build;
@@ -180,7 +181,7 @@ pub(crate) fn pair<'f>(files: &'f [InputFile], layout: Option<&LayoutDir>) -> Re
         let module = choose::choose(&id, group, layout, &mut pairing.superseded, &mut pairing.mismatches)?;
         pairing.modules.insert(id, module);
     }
-    elf::by_debug_link(&mut pairing, unidentified);
+    debug_link::pair(&mut pairing, unidentified);
     elf::supplementary(&mut pairing);
     split::join(&mut pairing, &split_files, layout)?;
     macho::members(&mut pairing, &members);

@@ -9,6 +9,7 @@ pub(super) fn run(bytes: &[u8]) {
     }
     let Ok(object) = ObjectFile::parse(bytes) else { return };
     let _ = (object.debug_id(), object.id_kind(), object.arch(), object.kind(), object.image_base());
+    let _ = object.debug_link();
     let _ = (object.code_id(), object.pdb_reference(), object.is_reproducible(), object.has_embedded_portable_pdb());
     let _ = object.build_paths();
     let inputs = object.unwind_inputs();

@@ -15,7 +15,7 @@ use super::excluding::ExcludeArgs;
 use super::limits::LimitArgs;
 use super::sourcing::SourcingArgs;
 use crate::exit::Answer;
-use crate::output::outln;
+use crate::output::{outln, visible, visible_lines};
 
 /// Build a bundle from release files: executables, libraries, debug files; directories, archives and packages of them.
 #[derive(ClapArgs)]
@@ -90,7 +90,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         Err(error) => {
             let BuildError::Strict { report, .. } = &error else { return Err(error.into()) };
             print(report, args.json)?;
-            eprintln!("error: {error}");
+            eprintln!("error: {}", visible_lines(&error.to_string()));
             Ok(Answer::No)
         }
     }
@@ -114,7 +114,7 @@ pub(crate) fn progress(bar: ProgressBar) -> ProgressFn {
             bar.set_length(*total_bytes);
             bar.set_position(read.fetch_add(*bytes, Ordering::Relaxed) + bytes);
             let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-            bar.set_message(symseal_artifact::escaped(name).into_owned());
+            bar.set_message(visible(&symseal_artifact::escaped(name)));
         }
         Progress::Module { name, bytes, total_bytes, done, total } => {
             // What the module took is free, and the next one waits for it.
@@ -125,7 +125,7 @@ pub(crate) fn progress(bar: ProgressBar) -> ProgressFn {
                 bar.set_length(*total_bytes);
             }
             bar.set_position(built.fetch_add(*bytes, Ordering::Relaxed) + bytes);
-            bar.set_message(format!("module {done} of {total}: {name}"));
+            bar.set_message(format!("module {done} of {total}: {}", visible(name)));
         }
     })
 }

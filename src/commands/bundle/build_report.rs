@@ -17,7 +17,7 @@ pub(crate) fn print(report: &BuildReport) {
     for module in &report.modules {
         table.row([
             shown_name(&module.name, &module.debug_id),
-            format!("{}{}", module.debug_id, if module.id_kind == "text-hash" { " (text hash)" } else { "" }),
+            format!("{}{}", module.debug_id, made_of(module.id_kind)),
             module.arch.to_owned(),
             format!("{}{}", debug_info(module.debug_info), if module.stripped { " (stripped)" } else { "" }),
             paired_by(module),
@@ -37,6 +37,15 @@ pub(crate) fn print(report: &BuildReport) {
     }
     if let Some(bundle) = &report.bundle {
         outln!("\nbundle {bundle}");
+    }
+}
+
+/// What the id is made of, where no linker wrote it.
+fn made_of(id_kind: &str) -> &'static str {
+    match id_kind {
+        "text-hash" => " (text hash)",
+        "long-build-id" => " (hash of a build-id above 64 bytes)",
+        _ => "",
     }
 }
 
@@ -74,13 +83,11 @@ fn pairs(report: &BuildReport) {
     lines("left out", superseded.map(|one| format!("{}, for {}: {}", one.place, one.by, one.rule)).collect());
     // Each of these is an error: nothing is cut off.
     for one in &report.mismatches {
+        let (debug_file, binary) = (visible(&one.debug_file.place), visible(&one.binary.place));
+        let (expected, found) = (visible(&one.expected), visible(&one.found));
+        let named_by = one.named_by.code();
         outln!(
-            "error: {} ({}) is not the debug file of {}: expected {}, found {}",
-            one.debug_file.place,
-            one.named_by.code(),
-            one.binary.place,
-            one.expected,
-            one.found
+            "error: {debug_file} ({named_by}) is not the debug file of {binary}: expected {expected}, found {found}"
         );
     }
 }
@@ -92,7 +99,8 @@ fn inputs(report: &BuildReport) {
         let passed = archive.passed_over.iter().map(|one| format!("{}: {}", one.place, one.reason));
         lines("not looked into", passed.collect());
         if archive.passed_over_more > 0 {
-            outln!("not looked into: {} more in {}, which are counted alone", archive.passed_over_more, archive.place);
+            let place = visible(&archive.place);
+            outln!("not looked into: {} more in {place}, which are counted alone", archive.passed_over_more);
         }
     }
     outln!(
@@ -107,7 +115,7 @@ fn inputs(report: &BuildReport) {
         skipped_places(inputs, reason, *count);
     }
     for (glob, count) in &inputs.excluded {
-        outln!("  {count} left out: --exclude {glob}");
+        outln!("  {count} left out: --exclude {}", visible(glob));
     }
     match report.damaged_modules() {
         0 => {}
@@ -127,7 +135,7 @@ fn inputs(report: &BuildReport) {
 fn skipped_places(inputs: &InputReport, reason: &str, count: u64) {
     let mut shown = 0;
     for place in inputs.skipped_places.of(reason).take(MOST_LINES) {
-        outln!("    {place}");
+        outln!("    {}", visible(place));
         shown += 1;
     }
     if shown > 0 && shown < count {
@@ -165,11 +173,11 @@ pub(super) fn shown_name(name: &str, id: &DebugId) -> String {
 }
 
 fn sources(report: &SourcesReport) {
-    let refused = report.refused.iter().map(|one| format!("source {}: {}", visible(&one.path), one.reason));
+    let refused = report.refused.iter().map(|one| format!("source {}: {}", one.path, one.reason));
     lines("refused", refused.collect());
-    let large = report.too_large.iter().map(|one| format!("source {}: {} bytes", visible(&one.path), one.bytes));
+    let large = report.too_large.iter().map(|one| format!("source {}: {} bytes", one.path, one.bytes));
     lines("too large", large.collect());
-    let missing = report.not_found.iter().map(|path| format!("source {}", visible(path)));
+    let missing = report.not_found.iter().map(|path| format!("source {path}"));
     lines("not found", missing.collect());
     // Each of these is an error: nothing is cut off.
     for one in &report.mismatched {
@@ -193,7 +201,7 @@ fn sources(report: &SourcesReport) {
 fn lines(kind: &str, lines: Vec<String>) {
     let more = lines.len().saturating_sub(MOST_LINES);
     for line in lines.into_iter().take(MOST_LINES) {
-        outln!("{kind}: {line}");
+        outln!("{kind}: {}", visible(&line));
     }
     if more > 0 {
         outln!("{kind}: … and {more} more, which --json prints");

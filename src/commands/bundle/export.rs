@@ -136,7 +136,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     bar.inc_length(missing.iter().map(|(_, place)| place.bytes).sum());
     let mut export = Export { bundle: &bundle, copies: args.copy, compared: HashSet::new(), done };
     for (dir, place) in &missing {
-        bar.set_message(place.path.clone());
+        bar.set_message(visible(&place.path));
         let target = dir.join(&place.path);
         export.place(place, (dir, &target)).with_context(|| target.display().to_string())?;
         bar.inc(place.bytes);

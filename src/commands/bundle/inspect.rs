@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 
 use crate::bundle_ref;
 use crate::exit::Answer;
-use crate::output::{out, outln};
+use crate::output::{out, outln, visible};
 use crate::table::Table;
 
 /// Show what is in a bundle: its modules, files and seals.
@@ -43,7 +43,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         outln!("{}", serde_json::to_string_pretty(index)?);
         return Ok(Answer::Yes);
     }
-    outln!("release   {} {}", index.name, index.version);
+    outln!("release   {} {}", visible(&index.name), visible(&index.version));
     match bundle.digest() {
         Some(digest) => outln!("digest    {digest}"),
         None => outln!("digest    not known: this directory holds files without the bundle's image index"),

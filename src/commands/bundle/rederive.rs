@@ -11,6 +11,7 @@ use symseal_bundle::verify::Report;
 use symseal_seal::Check;
 use symseal_seal::checks::id;
 
+use crate::output::visible;
 use crate::progress;
 
 /// How many tables of one kind are named.
@@ -23,7 +24,7 @@ pub(super) fn add_to(report: &mut Report, bundle: &Bundle, inputs: &[PathBuf]) -
     let told: ProgressFn = Arc::new(move |progress: &Progress<'_>| {
         if let Progress::Module { name, bytes, total_bytes, .. } = progress {
             shown.set_length(*total_bytes);
-            shown.set_message((*name).to_owned());
+            shown.set_message(visible(name));
             shown.inc(*bytes);
         }
     });

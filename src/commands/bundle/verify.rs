@@ -220,7 +220,7 @@ fn print_circumstances(report: &Report) {
     }
     outln!("memory of what was seen: {}", report.memory);
     for warning in &report.warnings {
-        outln!("warning: {warning}");
+        outln!("warning: {}", visible(warning));
     }
 }
 

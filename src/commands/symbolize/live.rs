@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, pid: u32, online: Option<&Online>) -> Result<Answ
         // A process that is not there is a wrong call; one that ends from now on, or cannot be looked at, costs names, and is no error.
         Err(error @ ProcessError::NoSuchProcess { .. }) => return Err(error.into()),
         Err(error) => {
-            eprintln!("warning: {error}");
+            eprintln!("warning: {}", visible(&error.to_string()));
             Err(error)
         }
     };

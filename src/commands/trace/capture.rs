@@ -11,6 +11,7 @@ use symseal_trace::{Compression, Event, Trace, TraceCapture};
 
 use crate::demo::narrator::seconds;
 use crate::exit::Answer;
+use crate::output::visible;
 use crate::output_file::OutputFile;
 
 /// Capture every thread of a process by ptrace: registers, stack bytes, module map, vDSO.
@@ -63,7 +64,8 @@ pub fn run(args: &Args) -> Result<Answer> {
     for sample in &trace.samples {
         let stopped = seconds(std::time::Duration::from_nanos(sample.stopped_ns));
         let bytes: usize = sample.stacks.iter().map(|stack| stack.bytes.len()).sum();
-        eprintln!("thread {} {}: stopped {stopped}, {bytes} bytes of stack", sample.thread, sample.thread_name);
+        let name = visible(&sample.thread_name);
+        eprintln!("thread {} {name}: stopped {stopped}, {bytes} bytes of stack", sample.thread);
     }
     eprintln!("{} threads, {} modules, {} lost", trace.samples.len(), trace.modules.len(), trace.end.lost);
     Ok(Answer::Yes)

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::resolve::{proof, read_trace};
 use crate::bundle_ref;
 use crate::exit::Answer;
-use crate::output::{out, outln};
+use crate::output::{out, outln, visible};
 use crate::seal_question::SealQuestion;
 use crate::table::Table;
 
@@ -92,7 +92,8 @@ pub fn run(args: &Args) -> Result<Answer> {
 /// happen in silence.
 fn warn_of_damage(tables: &BundleTables, resolved: &TraceResolved) {
     for missing in tables.missing().iter().filter(|missing| missing.reason == MissReason::DigestMismatch) {
-        eprintln!("warning: unwind table of {}: {} {}", missing.module, missing.reason.meaning(), missing.detail);
+        let (module, detail) = (visible(&missing.module), visible(&missing.detail));
+        eprintln!("warning: unwind table of {module}: {} {detail}", missing.reason.meaning());
     }
     let damaged: BTreeSet<&str> = resolved
         .frames
@@ -101,7 +102,7 @@ fn warn_of_damage(tables: &BundleTables, resolved: &TraceResolved) {
         .filter_map(|row| row.module.as_deref())
         .collect();
     for module in damaged {
-        eprintln!("warning: symbol table of {module}: {}", MissReason::DigestMismatch.meaning());
+        eprintln!("warning: symbol table of {}: {}", visible(module), MissReason::DigestMismatch.meaning());
     }
 }
 

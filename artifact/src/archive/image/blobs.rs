@@ -7,7 +7,7 @@ use std::rc::Rc;
 use sha2::{Digest, Sha256};
 
 use super::overlay::{Changes, Held};
-use crate::archive::decompress::unpack;
+use crate::archive::decompress::{Counted, unpack};
 use crate::archive::error::{ArchiveError, Halt, LimitKind};
 use crate::archive::kind::{ArchiveKind, archive_kind};
 use crate::archive::limits::Account;
@@ -179,7 +179,7 @@ impl<'b> Blobs<'b> {
     pub(super) fn opened(&mut self, path: &str) -> Result<Option<Box<dyn Read>>, Halt> {
         let Some(open) = self.open.as_mut() else { return Ok(None) };
         match open(path) {
-            Ok(input) => Ok(Some(input)),
+            Ok(input) => Ok(Some(Box::new(Counted::new(input, self.account.read())))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.unreadable(path, &error)),
         }

@@ -314,7 +314,7 @@ impl<'s> TarStream<'s> {
     fn read_hole(&mut self, buffer: &mut [u8], bytes: u64) -> io::Result<usize> {
         let wanted = usize::try_from(bytes).unwrap_or(usize::MAX).min(buffer.len());
         buffer.iter_mut().take(wanted).for_each(|byte| *byte = 0);
-        let counted = self.account.unpacked(&self.archive, wanted as u64);
+        let counted = self.account.hole(&self.archive, wanted as u64);
         counted.map(|()| wanted).map_err(|error| self.account.fail(error))
     }
 }

@@ -14,6 +14,11 @@ use core::cmp::Reverse;
 const MIN_NAME_BYTES: usize = 256 << 10;
 /// Bytes of names that phrases are learned from: more make names little shorter.
 const SAMPLE_BYTES: usize = 1 << 20;
+/// Where there are fewer, one of so many names is enough, as long as those come to [`LEAST_SAMPLE_BYTES`]: what all of them would teach makes tables
+/// little smaller or, with its own bytes, larger, and to learn it took most of the time that a small table takes.
+const MAX_STEP_OF_SMALL: usize = 16;
+/// Bytes of names that phrases are learned from, where there are as many.
+const LEAST_SAMPLE_BYTES: usize = 64 << 10;
 /// How many pairs become phrases in the first round.
 const FIRST_PAIRS: usize = 64;
 /// A pair that occurs less often in the sample becomes no phrase.
@@ -51,7 +56,7 @@ impl Coder {
     }
 
     fn learn(names: &[&[u8]], bytes: usize) -> Self {
-        let step = bytes.div_ceil(SAMPLE_BYTES).max(1);
+        let step = bytes.div_ceil(SAMPLE_BYTES).max((bytes / LEAST_SAMPLE_BYTES).clamp(1, MAX_STEP_OF_SMALL));
         // Names and linkage names take turns, so that each second, say, would be of one kind: multiples of the golden ratio are in step with nothing.
         let is_taken = |at: u32| u64::from(at.wrapping_mul(0x9e37_79b1)) * (step as u64) < 1 << 32;
         let numbered = (0u32..).zip(names);
@@ -69,11 +74,23 @@ impl Coder {
         let uses = Trie::new(&phrases).uses(&sample, phrases.len());
         let mut kept = phrases.iter().zip(uses).map(|(phrase, uses)| phrase.len() == 1 || uses >= worth);
         phrases = phrases.iter().filter(|_| kept.next().unwrap_or(false)).cloned().collect();
-        let uses = Trie::new(&phrases).uses(&sample, phrases.len());
-        let mut by_use: Vec<(Reverse<u64>, Vec<u8>)> = uses.into_iter().map(Reverse).zip(phrases).collect();
+        let mut trie = Trie::new(&phrases);
+        let uses = trie.uses(&sample, phrases.len());
+        let mut by_use: Vec<(Reverse<u64>, Vec<u8>, u16)> = uses
+            .into_iter()
+            .zip(phrases)
+            .zip(0..)
+            .map(|((uses, phrase), number)| (Reverse(uses), phrase, number))
+            .collect();
         by_use.sort_unstable();
-        let phrases: Vec<Vec<u8>> = by_use.into_iter().map(|(_, phrase)| phrase).collect();
-        Self { trie: Trie::new(&phrases), phrases }
+        let mut numbers = vec![NONE; by_use.len()];
+        for (new, (.., old)) in (0..).zip(&by_use) {
+            if let Some(number) = numbers.get_mut(usize::from(*old)) {
+                *number = new;
+            }
+        }
+        trie.renumber(&numbers);
+        Self { trie, phrases: by_use.into_iter().map(|(_, phrase, _)| phrase).collect() }
     }
 
     /// Appends the codes of `name`, a name of the functions that the phrases were made for.
@@ -312,20 +329,41 @@ impl Trie {
         let mut trie =
             Self { nodes: vec![Node::EMPTY], labels: vec![0], pairs: vec![0; 1 << 16], singles: [NONE; 256] };
         trie.grow(&sorted, 0, 0);
-        for first in 0..=u8::MAX {
-            let Some(node) = trie.next(0, first) else { continue };
-            let end = trie.nodes.get(node as usize).map_or(NONE, |node| node.end);
-            if let Some(single) = trie.singles.get_mut(usize::from(first)) {
-                *single = end;
-            }
-            for second in 0..=u8::MAX {
-                if let (Some(next), Some(slot)) = (trie.next(node, second), trie.pairs.get_mut(pair_at(first, second)))
+        trie.find_singles();
+        for node in trie.behind(0) {
+            for next in trie.behind(node) {
+                if let (Some(first), Some(second)) = (trie.labels.get(node), trie.labels.get(next))
+                    && let Some(slot) = trie.pairs.get_mut(pair_at(*first, *second))
                 {
-                    *slot = next;
+                    *slot = next as u32;
                 }
             }
         }
         trie
+    }
+
+    /// The nodes behind a node.
+    fn behind(&self, node: usize) -> core::ops::Range<usize> {
+        let Node { first, count, .. } = self.nodes.get(node).copied().unwrap_or(Node::EMPTY);
+        first as usize..first as usize + usize::from(count)
+    }
+
+    fn find_singles(&mut self) {
+        for node in self.behind(0) {
+            if let (Some(label), Some(Node { end, .. })) = (self.labels.get(node), self.nodes.get(node))
+                && let Some(single) = self.singles.get_mut(usize::from(*label))
+            {
+                *single = *end;
+            }
+        }
+    }
+
+    /// Gives the phrases the numbers that stand at theirs.
+    fn renumber(&mut self, numbers: &[u16]) {
+        for node in &mut self.nodes {
+            node.end = numbers.get(usize::from(node.end)).copied().unwrap_or(NONE);
+        }
+        self.find_singles();
     }
 
     /// Puts phrases behind a node, which stands for their first `depth` bytes. They are at most [`MAX_PHRASE`] bytes long, and so are the calls nested.
