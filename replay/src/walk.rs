@@ -93,7 +93,8 @@ impl<'t> EngineModules<'t> {
     ///
     /// With the code at hand a frame pointer or a leaf is held to the calls that were made, and a scan may lead on from where nothing
     /// else does. What the scanning walk contradicts is not believed; where it finds only less, for what may be meant besides, the
-    /// other one counts.
+    /// other one counts. So does the walk by the tables alone, where the code leaves it open which of two words is the next return address:
+    /// mostly both lead on to the same frames.
     pub(crate) fn walk_in_its_way(
         &self,
         snapshot: &Snapshot,
@@ -106,9 +107,14 @@ impl<'t> EngineModules<'t> {
         let believed = self.walk_with(modules, snapshot, cache, PLAIN);
         let mut scanned = self.walk_with(modules, snapshot, cache, SCANNING);
         keep_what_is_in_view(snapshot, &mut scanned);
-        let is_less = scanned.frames.len() <= believed.frames.len()
-            && scanned.frames.iter().zip(&believed.frames).all(|(a, b)| (a.pc, a.exact) == (b.pc, b.exact));
-        if is_less { (believed, (modules, PLAIN)) } else { (scanned, (modules, SCANNING)) }
+        let (found, way) = match is_beginning(&scanned, &believed) {
+            true => (believed, (modules, PLAIN)),
+            false => (scanned, (modules, SCANNING)),
+        };
+        if found.stop == StopReason::Ambiguous && is_beginning(&found, &by_rules) {
+            return (by_rules, (&self.plain, PLAIN));
+        }
+        (found, way)
     }
 
     fn walk_with(
@@ -153,6 +159,12 @@ pub(crate) fn is_told_by_code(stack: &ThreadStack) -> bool {
 pub(crate) fn ends_for_want_of_a_rule(stop: StopReason) -> bool {
     use StopReason::{Ambiguous, LeafCalled, NoModule, NoRule, NoTable};
     matches!(stop, Ambiguous | LeafCalled | NoModule | NoRule | NoTable)
+}
+
+/// Whether all frames of one stack are the first of another.
+fn is_beginning(stack: &ThreadStack, of: &ThreadStack) -> bool {
+    let mut pairs = stack.frames.iter().zip(&of.frames);
+    stack.frames.len() <= of.frames.len() && pairs.all(|(a, b)| (a.pc, a.exact) == (b.pc, b.exact))
 }
 
 /// Ends the stack before the first scanned word against which something may stand that was not copied.

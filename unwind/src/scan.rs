@@ -36,6 +36,8 @@ const LONGEST_SEARCHED: u64 = 1 << 14;
 
 /// What looking at a caller costs, in units of a byte of code that is searched: see [`Budget::effort`].
 const COST_OF_A_FRAME: u32 = 64;
+/// The same of following the instructions of a function without rules.
+const COST_OF_AN_EXTENT: u32 = LONGEST_LEAF as u32 / 4;
 /// The same of looking at the words of a stack twice.
 const COST_OF_WORDS: u32 = 2 * MOST_WORDS as u32;
 
@@ -129,9 +131,18 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         // Only where calls push it does its place tell the caller's stack pointer.
         let sp_known = Self::MACHINE.link.is_none();
         let sp = slot.checked_add(Self::WORD as u64)?;
-        let fp = self.live_fp().filter(|_| lead.keeps_frame_pointer);
+        let fp = self.live_fp().filter(|_| lead.keeps_frame_pointer || self.leaves_frame_pointer(pc, budget));
         let caller = Caller { pc, sp, sp_known, fp, exact: false, method: UnwindMethod::Scan };
         Some((sp_known.then_some(sp), Ok(caller)))
+    }
+
+    /// Whether the call that returns to `pc` leads to the present function, and that has left the frame pointer alone so far.
+    fn leaves_frame_pointer(&self, pc: u64, budget: &Budget) -> bool {
+        let (Some(Call::To(target)), here) = (self.call_to(pc), self.lookup_pc()) else { return false };
+        // What is about to run has not run; a call that did has left the register alone.
+        let end = if self.state.exact { here } else { self.state.pc };
+        let code = self.modules.code_at(target).and_then(|code| code.between(target, end));
+        self.is_one_gap(target, here, budget) && code.is_some_and(Self::MACHINE.keeps_frame_pointer)
     }
 
     /// Whether a word below `record` may be the return address: then a frame pointer to it may be that of a function further out.
@@ -189,7 +200,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Where the function begins nearest below the program counter, as far as direct calls tell that return to addresses on the stack; 0 for
     /// none.
-    fn nearest_start(&self, budget: &Budget) -> u64 {
+    pub(crate) fn nearest_start(&self, budget: &Budget) -> u64 {
         let here = self.lookup_pc();
         let targets = self.words_up_to(MOST_WORDS).filter_map(|(_, pc)| match self.call_to(pc) {
             Some(Call::To(target)) => Some(target),
@@ -212,7 +223,14 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether the present function, which has no rule, may run because `target` was called: it may be the function itself, or go on to
     /// it by a jump.
     fn may_lead_here(&self, target: u64, budget: &Budget) -> bool {
-        !self.is_covered(target) || self.is_thunk(target) || self.jumps_out(target, budget)
+        if self.is_covered(target) {
+            return self.is_thunk(target) || self.jumps_out(target, budget);
+        }
+        let code = self.modules.code_at(target).map(|code| code.at_address(target));
+        let Some(code) = code.filter(|_| budget.spend(COST_OF_AN_EXTENT)) else { return true };
+        let code = code.get(..code.len().min(LONGEST_LEAF as usize)).unwrap_or_default();
+        let extent = (Self::MACHINE.extent)(code);
+        extent.is_none_or(|extent| extent.leaves || self.lookup_pc().wrapping_sub(target) < extent.bytes)
     }
 
     /// Whether the code from `start` to `end` is near and has no rule anywhere, so that it may be one function.

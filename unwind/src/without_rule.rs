@@ -202,7 +202,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let Some(Call::To(target)) = self.call_to(pc) else { return false };
         let code = self.modules.code_at(target).map(|code| code.at_address(target));
         let is_made = code.is_some_and(|code| matches!((Self::MACHINE.ahead)(code), Ahead::Entry));
-        is_made && self.is_one_gap(target, self.lookup_pc(), budget)
+        is_made && self.is_one_gap(target, self.lookup_pc(), budget) && target >= self.nearest_start(budget)
     }
 
     /// Whether the frame pointer leads to what looks like code in no module: code that was made at run time, or loaded since.

@@ -192,11 +192,11 @@ fn print_thread(
         if frame.frames.is_empty() {
             let offset = frame.module.as_ref().map(|module| format!("+{}", module.rva)).unwrap_or_default();
             let reason = frame.reason.map_or("no name", |reason| reason.meaning());
-            writeln!(out, "  #{depth:<3}{} {module}{offset}  {reason}  {origin}", frame.ip)?;
+            writeln!(out, "  #{depth:<2} {} {module}{offset}  {reason}  {origin}", frame.ip)?;
         }
         for (inline_depth, source) in frame.frames.iter().enumerate() {
             if inline_depth == 0 {
-                write!(out, "  #{depth:<3}{} ", frame.ip)?;
+                write!(out, "  #{depth:<2} {} ", frame.ip)?;
             } else {
                 write!(out, "       {:18} ", "")?;
             }

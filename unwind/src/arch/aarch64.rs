@@ -31,6 +31,8 @@ impl Target for Aarch64 {
         longest_call: 4,
         call_before,
         keeps_stack: |code| is_without(code, false, moves_stack),
+        keeps_frame_pointer: |_| false,
+        extent: |_| None,
         ahead: |_| Ahead::Unknown,
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, CONTEXT), (4, CONTEXT)] }],

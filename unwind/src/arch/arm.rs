@@ -35,6 +35,8 @@ impl Target for Arm {
         call_before,
         // Which instructions there are is not known.
         keeps_stack: <[u8]>::is_empty,
+        keeps_frame_pointer: |_| false,
+        extent: |_| None,
         ahead: |_| Ahead::Unknown,
         context_slot,
         trampolines: &[

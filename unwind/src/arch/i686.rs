@@ -30,6 +30,8 @@ impl Target for I686 {
         longest_call: LONGEST_CALL,
         call_before,
         keeps_stack: |code| x86::keeps_stack(code, x86::Mode::Bits32),
+        keeps_frame_pointer: |code| x86::keeps_frame_pointer(code, x86::Mode::Bits32),
+        extent: |code| x86::extent(code, x86::Mode::Bits32),
         ahead: |code| x86::ahead(code, x86::Mode::Bits32),
         context_slot,
         trampolines: &[

@@ -52,6 +52,8 @@ const LITTLE: Machine = Machine {
     longest_call: 8,
     call_before: |code, address| call_before(code, address, false),
     keeps_stack: |code| is_without(code, false, moves_stack),
+    keeps_frame_pointer: |_| false,
+    extent: |_| None,
     ahead: |_| Ahead::Unknown,
     context_slot,
     trampolines: &[

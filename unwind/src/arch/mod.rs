@@ -190,6 +190,10 @@ pub(crate) struct Machine {
     pub(crate) call_before: fn(code: &[u8], address: u64) -> Option<Call>,
     /// Whether `code`, whole instructions, certainly leaves the stack pointer alone.
     pub(crate) keeps_stack: fn(code: &[u8]) -> bool,
+    /// Whether `code`, whole instructions, certainly leaves the frame pointer alone.
+    pub(crate) keeps_frame_pointer: fn(code: &[u8]) -> bool,
+    /// How far the function reaches that `code` begins with; `None` where its instructions do not tell, or are not read.
+    pub(crate) extent: fn(code: &[u8]) -> Option<Extent>,
     /// What the instructions at the front of `code`, from the one that is about to run, say of where the return address is.
     pub(crate) ahead: fn(code: &[u8]) -> Ahead,
     /// Bytes from the machine context to the value of a register.
@@ -218,6 +222,15 @@ pub(crate) enum Call {
     /// To this address.
     To(u64),
     Indirect,
+}
+
+/// A function without rules, as its instructions tell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// From its first instruction to the end of its last one.
+    pub(crate) bytes: u64,
+    /// Whether a jump leads out of it, or may.
+    pub(crate) leaves: bool,
 }
 
 /// What the next instructions of code without rules do, as far as they follow one another.

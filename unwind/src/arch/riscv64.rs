@@ -31,6 +31,8 @@ impl Target for Riscv64 {
         longest_call: 8,
         call_before,
         keeps_stack,
+        keeps_frame_pointer: |_| false,
+        extent: |_| None,
         ahead: |_| Ahead::Unknown,
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, CONTEXT), (4, CONTEXT)] }],

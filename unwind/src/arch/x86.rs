@@ -2,9 +2,11 @@
 //! Developer's Manual, volume 2)
 
 mod ahead;
+mod extent;
 mod length;
 
-pub(super) use ahead::{ahead, keeps_stack};
+pub(super) use ahead::{ahead, keeps_frame_pointer, keeps_stack};
+pub(super) use extent::extent;
 pub(crate) use length::Mode;
 #[cfg(feature = "compile")]
 pub(crate) use length::length;

@@ -1,6 +1,8 @@
 //! AMD64 on Linux: System V ABI register numbers, the kernel's signal frame, call instructions.
 
-use super::x86::{LONGEST_CALL, Mode, ahead, call_before, is_made_of, keeps_stack, nop_length};
+use super::x86::{
+    LONGEST_CALL, Mode, ahead, call_before, extent, is_made_of, keeps_frame_pointer, keeps_stack, nop_length,
+};
 use super::{Arch, FrameRecords, Machine, Target, Trampoline};
 
 pub(crate) struct X86_64;
@@ -30,6 +32,8 @@ impl Target for X86_64 {
         longest_call: LONGEST_CALL,
         call_before,
         keeps_stack: |code| keeps_stack(code, Mode::Bits64),
+        keeps_frame_pointer: |code| keeps_frame_pointer(code, Mode::Bits64),
+        extent: |code| extent(code, Mode::Bits64),
         ahead: |code| ahead(code, Mode::Bits64),
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, 0), (7, 0)] }],

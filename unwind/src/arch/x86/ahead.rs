@@ -39,13 +39,7 @@ pub(in super::super) fn ahead(code: &[u8], mode: Mode) -> Ahead {
 
 /// Whether no instruction of `code`, which are whole ones, touches the stack pointer: one after the other, wherever branches among them lead.
 pub(in super::super) fn keeps_stack(code: &[u8], mode: Mode) -> bool {
-    let mut rest = code;
-    while !rest.is_empty() {
-        let Some(parts) = parts(rest, mode).filter(|parts| is_aside(rest, parts)) else { return false };
-        let Some(next) = rest.get(parts.length..) else { return false };
-        rest = next;
-    }
-    true
+    all(code, mode, is_aside)
 }
 
 /// The REX prefix, or 0.
@@ -74,27 +68,58 @@ fn is_aside(code: &[u8], parts: &Parts) -> bool {
         0x0f => matches!(second, 0x0b | 0xb9 | 0xa0 | 0xa1 | 0xa8 | 0xa9),
         _ => false,
     };
-    let Some(modrm) = parts.modrm else { return !is_used };
+    !is_used && !names(code, parts, true)
+}
+
+/// Whether the operands name the frame pointer, or, if `or_sp`, one of the two registers. Words above the stack pointer may be read and written.
+fn names(code: &[u8], parts: &Parts, or_sp: bool) -> bool {
+    let Some(modrm) = parts.modrm else { return false };
+    let opcode = code.get(parts.opcode).copied().unwrap_or(0);
     let rex = rex(code, parts);
-    let Some(operands) = code.get(modrm..).filter(|_| !is_used) else { return false };
+    let Some(operands) = code.get(modrm..) else { return true };
     let (first, sib) = (operands.first().copied().unwrap_or(0), operands.get(1).copied().unwrap_or(0));
     let (mode, register, base) = (first >> 6, first >> 3 & 7, first & 7);
-    let is_one = |number: u8, extended: u8| (number == SP || number == FP) && rex & extended == 0;
+    let is_one = |number: u8, extended: u8| ((or_sp && number == SP) || number == FP) && rex & extended == 0;
     // Of these the field is a part of the opcode: of ff, calls, jumps and a push from 2 on.
     let is_named = match opcode {
         0x80..=0x83 | 0xc0 | 0xc1 | 0xc6 | 0xc7 | 0xd0..=0xd3 | 0xd8..=0xdf | 0xf6 | 0xf7 | 0xfe => false,
-        0xff => register >= 2,
+        0xff => or_sp && register >= 2,
         _ => is_one(register, 4),
     };
     let is_operand = match (mode, base) {
         (3, _) => is_one(base, 1),
-        // Through the frame pointer, that is: it is the function's own. Words above the stack pointer may be read and written.
+        // Through the frame pointer, that is: it is the function's own.
         (0, 4) => sib >> 3 & 7 == FP && rex & 2 == 0,
         (_, 4) => (sib & 7 == FP && rex & 1 == 0) || (sib >> 3 & 7 == FP && rex & 2 == 0),
         (0, _) => false,
         _ => is_one(base, 1),
     };
-    !is_named && !is_operand
+    is_named || is_operand
+}
+
+/// Whether no instruction of `code`, which are whole ones, names the frame pointer: one after the other, wherever branches among them lead.
+pub(in super::super) fn keeps_frame_pointer(code: &[u8], mode: Mode) -> bool {
+    all(code, mode, |rest, parts| {
+        let is_named = match rest.get(parts.opcode).copied().unwrap_or(0) {
+            // push, pop, xchg and mov of it
+            0x55 | 0x5d | 0x95 | 0xbd => rex(rest, parts) & 1 == 0,
+            // enter, leave; of IA-32 alone inc and dec of it, and push and pop of all registers.
+            0xc8 | 0xc9 | 0x45 | 0x4d | 0x60 | 0x61 => true,
+            _ => false,
+        };
+        !is_named && !names(rest, parts, false)
+    })
+}
+
+/// Whether `is_so` of each instruction of `code`, which are whole ones.
+fn all(code: &[u8], mode: Mode, is_so: impl Fn(&[u8], &Parts) -> bool) -> bool {
+    let mut rest = code;
+    while !rest.is_empty() {
+        let Some(parts) = parts(rest, mode).filter(|parts| is_so(rest, parts)) else { return false };
+        let Some(next) = rest.get(parts.length..) else { return false };
+        rest = next;
+    }
+    true
 }
 
 #[cfg(test)]
@@ -125,6 +150,18 @@ mod tests {
         check(&[0x31, 0xc0, 0xc2, 8, 0], Ahead::Return); // xor %eax, %eax; ret $8
         check(&[0x31, 0xc0, 0xe9, 0, 1, 0, 0], Ahead::Jump(0x107));
         check(&[0xeb, 0xfe], Ahead::Jump(0));
+    }
+
+    #[test]
+    fn what_leaves_the_frame_pointer_alone_is_known() {
+        let keeps = |code: &[u8]| keeps_frame_pointer(code, Mode::Bits64);
+        // push %rbx; push %r12; push %r13; sub $8, %rsp; call; mov 8(%rsp), %rax; pop %r13
+        assert!(keeps(&[0x53, 0x41, 0x54, 0x41, 0x55, 0x48, 0x83, 0xec, 8, 0xe8, 0, 0, 0, 0]));
+        assert!(keeps(&[0x48, 0x8b, 0x44, 0x24, 8, 0x41, 0x5d, 0xff, 0xd0]) && keeps(&[]));
+        assert!(!keeps(&[0x53, 0x55])); // push %rbp
+        assert!(!keeps(&[0x89, 0xfd])); // mov %edi, %ebp
+        assert!(!keeps(&[0x48, 0x8b, 0x45, 0xf8])); // mov -8(%rbp), %rax
+        assert!(!keeps(&[0xbd, 1, 0, 0, 0]) && !keeps(&[0xc9]) && !keeps(&[0x48, 0x8b]));
     }
 
     #[test]

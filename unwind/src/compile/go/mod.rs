@@ -44,9 +44,11 @@ const SIGNAL_ENTRY: &[u8] = b"runtime.sigtramp";
 /// Functions that are entered by C's convention. (Go, `runtime/cgo/asm_amd64.s`, `runtime/asm_amd64.s`, `runtime/sys_linux_amd64.s`)
 const ENTERED_FROM_C: [&[u8]; 3] = [b"crosscall2", b"runtime.cgocallback", SIGNAL_ENTRY];
 
-/// Changes to the stack of its thread for good: its one call is made on that one, of which nothing that is said of its own frame is true. Others of its like
-/// may be called on the stack that they would change to.
-const ONE_WAY: &[u8] = b"runtime.mcall";
+/// Change to the stack of their thread for good: their one call is made on that one, of which nothing that is said of their own frames is true. Others of
+/// their like may be called on the stack that they would change to.
+const ONE_WAY: [&[u8]; 2] = [b"runtime.mcall", b"runtime.morestack"];
+/// What the function of a goroutine returns to, without having been called by it. `.debug_frame` of amd64 does not say that there is no caller.
+const FIRST_OF_GOROUTINE: &[u8] = b"runtime.goexit";
 
 /// The table of a program of Go; `None` where there is none that can be read.
 pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
@@ -57,12 +59,20 @@ fn has_table(input: &Input<'_>) -> bool {
     input.pclntab.is_some() && matches!(input.arch, Arch::X86_64 | Arch::Aarch64)
 }
 
-/// Keeps from `.debug_frame` the function of which that says what it cannot know.
-pub(super) fn leave_out(table: &Table<'_>, compiler: &mut Compiler<'_>) {
-    for function in table.functions().filter(|function| function.flags & WRITES_STACK_POINTER != 0) {
+/// Adds the rules of the functions of which `.debug_frame` says what it cannot know, or too little. Nothing is looked for in place of what those that
+/// change stacks had: on the other stack there is no word of theirs.
+pub(super) fn rules_before_debug_frame(table: &Table<'_>, compiler: &mut Compiler<'_>) {
+    for function in table.functions().filter(|function| function.flags & (WRITES_STACK_POINTER | TOP_FRAME) != 0) {
         let range = function.start..function.end;
-        if range.start < range.end && table.name(&function) == Some(ONE_WAY) && compiler.claims.is_code(&range) {
-            compiler.claims.claim(range);
+        let kind = match table.name(&function) {
+            Some(name) if ONE_WAY.contains(&name) => Kind::Unsupported,
+            Some(FIRST_OF_GOROUTINE) => Kind::End,
+            _ => continue,
+        };
+        if range.start < range.end && compiler.claims.is_code(&range) {
+            let rules = [(range.start, (Rule::bare(kind, RuleSource::GoPclntab), Slots::SAME))];
+            let claimed = compiler.claims.claim(range);
+            compiler.add(&claimed, &rules, (SourceKind::GoPclntab, function.offset));
         }
     }
 }
