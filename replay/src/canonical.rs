@@ -11,6 +11,9 @@ use crate::resolve::ResolvedThread;
 use crate::scene::{Ranges, Scene, SceneModule, Snapshot};
 use crate::walk::ThreadStack;
 
+/// How an unknown frame address is told.
+pub(crate) const UNKNOWN: &str = "0x0";
+
 /// One stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Canonical {

@@ -10,15 +10,12 @@
 use symseal_module::{StopReason, UnwindMethod};
 use symseal_unwind::{Cache, Frame, Modules, Options, unwind_with};
 
-use crate::canonical::{Canonical, CanonicalFrame};
+use crate::canonical::{Canonical, CanonicalFrame, UNKNOWN};
 use crate::replay::{Bench, Outcome};
 use crate::resolve::name_stack;
 use crate::rng::SplitMix64;
 use crate::scene::{Scene, Snapshot, Watched};
 use crate::walk::{EngineModules, ends_for_want_of_a_rule};
-
-/// How an unknown frame address is told.
-const UNKNOWN: &str = "0x0";
 
 /// Bytes in a word of the stack.
 const WORD: u64 = 8;

@@ -1,5 +1,5 @@
-// Functions written by hand: no call frame information, and the frame pointer is left to their callers. The program stands still in one, or below
-// a call through a null pointer that one makes, and says where the calls above return to.
+// Functions written by hand: no call frame information, and the frame pointer is left to their callers, or made and left to who they call. The program
+// stands still in one, or below a call through a null pointer that one makes, and says where the calls above return to.
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -15,8 +15,37 @@ __asm__(".text\n"
         "call *%rax\n"
         "add $24, %rsp\n"
         "ret\n"
-        ".size calls_null, .-calls_null\n");
+        ".size calls_null, .-calls_null\n"
+        ".type pushes, @function\n"
+        "pushes: push %rbx\n"
+        "push %r12\n"
+        "push %r13\n"
+        "again: pause\n"
+        "jmp again\n"
+        ".size pushes, .-pushes\n"
+        ".type makes_record, @function\n"
+        "makes_record: push %rbp\n"
+        "mov %rsp, %rbp\n"
+        // Nothing that earlier calls left.
+        "push $0\n"
+        "push $0\n"
+        "call pushes\n"
+        "leave\n"
+        "ret\n"
+        ".size makes_record, .-makes_record\n"
+        // Through a pointer, to what has not moved the stack pointer.
+        ".type makes_another, @function\n"
+        "makes_another: push %rbp\n"
+        "mov %rsp, %rbp\n"
+        "sub $32, %rsp\n"
+        "lea spins(%rip), %rax\n"
+        "call *%rax\n"
+        "leave\n"
+        "ret\n"
+        ".size makes_another, .-makes_another\n");
 void spins(void);
+void makes_record(void);
+void makes_another(void);
 void calls_null(void);
 
 static void says_ready(int signal) {
@@ -36,7 +65,11 @@ __attribute__((noinline)) int calls(void) {
     calls_null();
 #else
     says_ready(0);
+#ifdef BELOW
+    BELOW();
+#else
     spins();
+#endif
 #endif
     return 1;
 }

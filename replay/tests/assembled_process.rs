@@ -24,28 +24,27 @@ fn stage(more: &[&str]) -> Option<Stage> {
     Stage::of(dir, executable)
 }
 
-/// Whether the stack has each caller where the program said that its callee returns to, and the methods of its frames by function.
+/// Whether the stack has these functions, of which `missing` is not there without the code, behind each other, and each caller where the program said that its
+/// callee returns to.
 #[track_caller]
-fn check(stage: &Stage, innermost: &str, method: UnwindMethod) {
+fn check(stage: &Stage, expected: &[&str], (missing, method): (&str, UnwindMethod)) {
     let told: Vec<u64> = stage.said.iter().map(|line| u64::from_str_radix(&line[2..], 16).unwrap()).collect();
     let resolver = stage.resolver();
     // Without the code the frame pointer is believed, and a caller is missing.
     let (_, threads) = resolve_trace(&stage.trace, &resolver, &stage.tables());
-    assert!(!functions(&threads[0]).contains(&"calls"), "{:#?}", threads[0]);
+    assert!(!functions(&threads[0]).contains(&missing), "{:#?}", threads[0]);
 
     let tables = stage.tables().with_code(&stage.trace, &resolver);
     assert!(tables.missing_code().is_empty(), "{:?}", tables.missing_code());
     let (_, threads) = resolve_trace(&stage.trace, &resolver, &tables);
     let thread = &threads[0];
     let names = functions(thread);
-    let found = names.iter().position(|name| *name == innermost).map(|at| &names[at..]);
-    let found = found.unwrap_or_else(|| panic!("{names:?}"));
-    assert_eq!(found[1..4], ["calls", "outer", "main"], "{names:?}");
+    assert!(names.windows(expected.len()).any(|names| names == expected), "{names:?}");
     assert_eq!(thread.stop, StopReason::EndOfStack);
     let of = |name: &str| {
         thread.frames.iter().find(|frame| frame.frames.iter().any(|it| it.function.as_deref() == Some(name)))
     };
-    assert_eq!(of("calls").unwrap().unwind, method);
+    assert_eq!(of(missing).unwrap().unwind, method);
     let pcs: Vec<u64> = ["outer", "main"].iter().map(|name| of(name).unwrap().ip.0).collect();
     assert_eq!(pcs, [told[1], told[0]], "{told:x?}");
 
@@ -57,13 +56,25 @@ fn check(stage: &Stage, innermost: &str, method: UnwindMethod) {
 #[test]
 fn a_leaf_behind_its_callers_frame_pointer_has_its_caller() {
     if let Some(stage) = stage(&[]) {
-        check(&stage, "spins", UnwindMethod::Leaf);
+        check(&stage, &["spins", "calls", "outer", "main"], ("calls", UnwindMethod::Leaf));
     }
 }
 
 #[test]
 fn above_a_null_call_the_caller_of_a_function_without_rules_is_found() {
     if let Some(stage) = stage(&["-DNULL_CALL"]) {
-        check(&stage, "calls_null", UnwindMethod::Scan);
+        check(&stage, &["calls_null", "calls", "outer", "main"], ("calls", UnwindMethod::Scan));
+    }
+}
+
+#[test]
+fn a_function_that_makes_a_record_is_no_caller_of_who_called_it_but_of_the_leaf_below() {
+    if let Some(stage) = stage(&["-DBELOW=makes_record"]) {
+        let expected = ["pushes", "makes_record", "calls", "outer", "main"];
+        check(&stage, &expected, ("makes_record", UnwindMethod::Scan));
+    }
+    if let Some(stage) = stage(&["-DBELOW=makes_another"]) {
+        let expected = ["spins", "makes_another", "calls", "outer", "main"];
+        check(&stage, &expected, ("makes_another", UnwindMethod::Leaf));
     }
 }

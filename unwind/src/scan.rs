@@ -17,9 +17,9 @@ use core::ops::Range;
 
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
-use crate::arch::{Arch, Call, Target};
+use crate::arch::{Ahead, Arch, Call, Extent, FrameRecords, Target};
 use crate::memory::Memory;
-use crate::rule::{Kind, ReturnAddress, RuleSource, Saved};
+use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
 use crate::step::{Budget, Caller, LONGEST_LEAF, Next, Stepper};
 
 /// Words above the stack pointer of an interrupted function that are looked at, and of one that called, whose frame is smaller by the
@@ -136,6 +136,46 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         Some((sp_known.then_some(sp), Ok(caller)))
     }
 
+    /// Whether a word below `record` is behind a direct call to the present function: then a frame pointer to it is that of a function further out.
+    pub(crate) fn has_call_below(&self, record: u64, budget: &Budget) -> bool {
+        let is_near = record.wrapping_sub(self.state.sp) <= MOST_WORDS * Self::WORD as u64;
+        if !is_near || !budget.spend(COST_OF_WORDS) {
+            return false;
+        }
+        let nearest = self.nearest_start(budget);
+        let mut words = self.words_up_to(MOST_WORDS).take_while(|(slot, _)| *slot < record);
+        words.any(|(_, pc)| self.is_called_here(pc, nearest, budget))
+    }
+
+    /// Whether a direct call returns to `pc`, and to none that begins nearer to the program counter another word returns.
+    pub(crate) fn is_nearest_call(&self, pc: u64, budget: &Budget) -> bool {
+        matches!(self.call_to(pc), Some(Call::To(target)) if target >= self.nearest_start(budget))
+    }
+
+    /// Whether the call that returns to `returns_to` led to the function around `here`, as its instructions tell, and that begins by making a frame
+    /// record: then the record that has this return address is its own.
+    pub(crate) fn made_record(&self, returns_to: u64, here: u64, budget: &Budget) -> bool {
+        let Some(Call::To(target)) = self.call_to(returns_to) else { return false };
+        let code = self.modules.code_at(target).map(|code| code.at_address(target));
+        code.is_some_and(|code| matches!((Self::MACHINE.ahead)(code), Ahead::Entry))
+            && self.extent_of(target, budget).is_some_and(|extent| here.wrapping_sub(target) < extent.bytes)
+    }
+
+    /// How far the function without rules at `target` reaches, where its instructions tell.
+    fn extent_of(&self, target: u64, budget: &Budget) -> Option<Extent> {
+        let code = self.modules.code_at(target).map(|code| code.at_address(target));
+        let code = code.filter(|_| budget.spend(COST_OF_AN_EXTENT))?;
+        (Self::MACHINE.extent)(code.get(..code.len().min(LONGEST_LEAF as usize))?)
+    }
+
+    /// Whether a direct call to the function around the program counter, as its instructions tell, returns to `pc`.
+    fn is_called_here(&self, pc: u64, nearest: u64, budget: &Budget) -> bool {
+        let Some(Call::To(target)) = self.call_to(pc) else { return false };
+        let here = self.lookup_pc();
+        let reaches = |extent: Extent| here.wrapping_sub(target) < extent.bytes;
+        target >= nearest && !self.is_covered(target) && self.extent_of(target, budget).is_some_and(reaches)
+    }
+
     /// Whether the call that returns to `pc` leads to the present function, and that has left the frame pointer alone so far.
     fn leaves_frame_pointer(&self, pc: u64, budget: &Budget) -> bool {
         let (Some(Call::To(target)), here) = (self.call_to(pc), self.lookup_pc()) else { return false };
@@ -226,11 +266,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         if self.is_covered(target) {
             return self.is_thunk(target) || self.jumps_out(target, budget);
         }
-        let code = self.modules.code_at(target).map(|code| code.at_address(target));
-        let Some(code) = code.filter(|_| budget.spend(COST_OF_AN_EXTENT)) else { return true };
-        let code = code.get(..code.len().min(LONGEST_LEAF as usize)).unwrap_or_default();
-        let extent = (Self::MACHINE.extent)(code);
-        extent.is_none_or(|extent| extent.leaves || self.lookup_pc().wrapping_sub(target) < extent.bytes)
+        let reaches = |extent: Extent| self.lookup_pc().wrapping_sub(target) < extent.bytes;
+        self.extent_of(target, budget).is_none_or(|extent| extent.leaves || reaches(extent))
     }
 
     /// Whether the code from `start` to `end` is near and has no rule anywhere, so that it may be one function.
@@ -286,6 +323,17 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         })
     }
 
+    /// Where the record at `fp`, which the function without rules around `here` has made, keeps the return address, and that.
+    fn own_record(&self, fp: u64, sp: u64, here: u64, budget: &Budget) -> Option<(u64, u64)> {
+        let is_record = Self::MACHINE.frame_records == FrameRecords::BelowCfa && fp >= sp;
+        if !is_record || !fp.is_multiple_of(Self::WORD as u64) {
+            return None;
+        }
+        let slot = Self::slot(fp, 1);
+        let caller = self.memory.same_stack(Avma(sp), Avma(slot)).then(|| self.read(slot))??;
+        self.made_record(caller, here, budget).then_some((slot, caller))
+    }
+
     /// Whether the rules of the caller at `pc` lead on, if the stack pointer was right above `slot` before its call.
     fn leads_on(&self, slot: u64, pc: u64, budget: &Budget) -> Lead {
         let mut lead = Lead::NOTHING;
@@ -309,9 +357,20 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 Some(Kind::Fp) => fp,
                 _ => None,
             };
-            // What cannot be followed from here on says neither yes nor no.
             let (Some(base), Some(ReturnAddress::AtCfa(at))) = (base, rule.return_address()) else {
-                return lead.with(shown);
+                let record = fp.filter(|_| rule == Rule::GAP || rule == Rule::NO_TABLE);
+                // What cannot be followed from here on says neither yes nor no.
+                let Some((slot, caller)) = record.and_then(|fp| self.own_record(fp, sp, lookup, budget)) else {
+                    return lead.with(shown);
+                };
+                lead.keeps_frame_pointer |= is_live;
+                if let Some(known) = lead.slots.get_mut(lead.frames) {
+                    *known = slot;
+                }
+                lead.frames += 1;
+                (fp, is_live) = (fp.and_then(|fp| self.read(fp)), false);
+                (pc, sp) = (caller, slot.wrapping_add(Self::WORD as u64));
+                continue;
             };
             // Nor does what is counted from a frame pointer that may be another's.
             let is_guess = is_live && rule.kind() == Some(Kind::Fp);

@@ -189,20 +189,21 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         if !self.modules.holds(pc.wrapping_sub(1)) || !self.may_have_called(pc, budget) {
             return None;
         }
+        let code = self.modules.code_at(self.lookup_pc());
         // The record may be that of a function further out.
-        if self.settings.scan && !self.makes_record(pc, budget) && self.has_candidate_below(record, budget) {
-            return None;
+        let is_own = || self.made_record(pc, self.lookup_pc(), budget) && self.is_nearest_call(pc, budget);
+        if code.is_some() && !is_own() {
+            let is_other = if self.settings.scan {
+                self.has_candidate_below(record, budget)
+            } else {
+                self.has_call_below(record, budget)
+            };
+            if is_other {
+                return None;
+            }
         }
         let method = UnwindMethod::FramePointer;
         Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))
-    }
-
-    /// Whether the call that returns to `pc` led to the present function, and that begins by making a frame record: then the record is its own.
-    fn makes_record(&self, pc: u64, budget: &Budget) -> bool {
-        let Some(Call::To(target)) = self.call_to(pc) else { return false };
-        let code = self.modules.code_at(target).map(|code| code.at_address(target));
-        let is_made = code.is_some_and(|code| matches!((Self::MACHINE.ahead)(code), Ahead::Entry));
-        is_made && self.is_one_gap(target, self.lookup_pc(), budget) && target >= self.nearest_start(budget)
     }
 
     /// Whether the frame pointer leads to what looks like code in no module: code that was made at run time, or loaded since.
