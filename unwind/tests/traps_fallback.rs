@@ -173,7 +173,7 @@ fn t16_a_frame_pointer_is_believed_only_where_no_word_below_may_be_meant() {
 
 #[test]
 fn t16_a_frame_pointer_is_believed_where_the_function_that_was_called_makes_the_record() {
-    // push %rbp; mov %rsp, %rbp at 0x1800, which the call before 0x1015 leads to, and a return behind the program counter.
+    // push %rbp; mov %rsp, %rbp at 0x1800, which the call before 0x1015 leads to, and a push and a return behind the program counter.
     let (table, mut code) = (section().compile().bytes, code());
     let framed = Registers { fp: SP + 0x20, ..registers(0x1810) };
     // Another word may be meant below the record: what an earlier call left there.
@@ -185,7 +185,7 @@ fn t16_a_frame_pointer_is_believed_where_the_function_that_was_called_makes_the_
     };
     assert_eq!(walk(&code), (vec![0x1810], StopReason::Ambiguous));
     code[0x800..0x804].copy_from_slice(&[0x55, 0x48, 0x89, 0xe5]);
-    code[0x820] = 0xc3;
+    (code[0x818], code[0x820]) = (0x53, 0xc3);
     assert_eq!(walk(&code), (vec![0x1810, 0x1015, 0x1095], StopReason::EndOfStack));
 }
 
