@@ -131,7 +131,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         // Only where calls push it does its place tell the caller's stack pointer.
         let sp_known = Self::MACHINE.link.is_none();
         let sp = slot.checked_add(Self::WORD as u64)?;
-        let fp = self.live_fp().filter(|_| lead.keeps_frame_pointer || self.leaves_frame_pointer(pc, budget));
+        let fp = self.kept_fp().filter(|_| lead.keeps_frame_pointer || self.leaves_frame_pointer(pc, budget));
         let caller = Caller { pc, sp, sp_known, fp, exact: false, method: UnwindMethod::Scan };
         Some((sp_known.then_some(sp), Ok(caller)))
     }

@@ -354,7 +354,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     }
 
     /// The value of its register, which may be no pointer at all: with a tag, if it has one.
-    fn kept_fp(&self) -> Option<u64> {
+    pub(crate) fn kept_fp(&self) -> Option<u64> {
         self.state.fp_known.then_some(self.state.fp)
     }
 

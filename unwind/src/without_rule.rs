@@ -51,7 +51,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 Evidence::CallsHere { sp_known: true } => true,
                 _ => Self::MACHINE.link.is_none() || method == UnwindMethod::NullCall,
             };
-            let caller = Caller { pc, sp: cfa, sp_known, fp: self.live_fp(), exact: false, method };
+            let caller = Caller { pc, sp: cfa, sp_known, fp: self.kept_fp(), exact: false, method };
             Some((sp_known.then_some(cfa), Ok(caller)))
         };
         let found = if state.exact && state.pc < LOWEST_CODE {
@@ -166,7 +166,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let called = self.read(slot).filter(|pc| is_pushed && self.may_have_called(*pc, budget));
         Some(called.map(|pc| {
             let method = UnwindMethod::Leaf;
-            (Some(cfa), Ok(Caller { pc, sp: cfa, sp_known: true, fp: self.live_fp(), exact: false, method }))
+            (Some(cfa), Ok(Caller { pc, sp: cfa, sp_known: true, fp: self.kept_fp(), exact: false, method }))
         }))
     }
 
