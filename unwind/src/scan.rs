@@ -88,6 +88,9 @@ impl Lead {
 }
 
 impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
+    /// Whether functions without rules are followed by their instructions. Known when this is compiled: for the other processors nothing of it is there.
+    const FOLLOWS: bool = matches!(T::MACHINE.arch, Arch::X86_64 | Arch::I686);
+
     /// The caller by the only word that accounts for one; `None` if there is none.
     pub(crate) fn scan(&self, budget: &Budget) -> Option<(Option<u64>, Next)> {
         let state = self.state;
@@ -137,7 +140,11 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether a word below `record` is behind a direct call to the present function: then a frame pointer to it is that of a function further out.
+    #[inline(never)]
     pub(crate) fn has_call_below(&self, record: u64, budget: &Budget) -> bool {
+        if !Self::FOLLOWS {
+            return false;
+        }
         let is_near = record.wrapping_sub(self.state.sp) <= MOST_WORDS * Self::WORD as u64;
         if !is_near || !budget.spend(COST_OF_WORDS) {
             return false;
@@ -154,7 +161,11 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Whether the call that returns to `returns_to` led to the function around `here`, as its instructions tell, and that begins by making a frame
     /// record: then the record that has this return address is its own.
+    #[inline(never)]
     pub(crate) fn made_record(&self, returns_to: u64, here: u64, budget: &Budget) -> bool {
+        if !Self::FOLLOWS {
+            return false;
+        }
         let Some(Call::To(target)) = self.call_to(returns_to) else { return false };
         let code = self.modules.code_at(target).map(|code| code.at_address(target));
         code.is_some_and(|code| matches!((Self::MACHINE.ahead)(code), Ahead::Entry))
@@ -162,7 +173,11 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// How far the function without rules at `target` reaches, where its instructions tell.
+    #[inline(never)]
     fn extent_of(&self, target: u64, budget: &Budget) -> Option<Extent> {
+        if !Self::FOLLOWS {
+            return None;
+        }
         let code = self.modules.code_at(target).map(|code| code.at_address(target));
         let code = code.filter(|_| budget.spend(COST_OF_AN_EXTENT))?;
         (Self::MACHINE.extent)(code.get(..code.len().min(LONGEST_LEAF as usize))?)
@@ -170,6 +185,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Whether a direct call to the function around the program counter, as its instructions tell, returns to `pc`.
     fn is_called_here(&self, pc: u64, nearest: u64, budget: &Budget) -> bool {
+        if !Self::FOLLOWS {
+            return false;
+        }
         let Some(Call::To(target)) = self.call_to(pc) else { return false };
         let here = self.lookup_pc();
         let reaches = |extent: Extent| here.wrapping_sub(target) < extent.bytes;
@@ -177,7 +195,11 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether the call that returns to `pc` leads to the present function, and that has left the frame pointer alone so far.
+    #[inline(never)]
     fn leaves_frame_pointer(&self, pc: u64, budget: &Budget) -> bool {
+        if !Self::FOLLOWS {
+            return false;
+        }
         let (Some(Call::To(target)), here) = (self.call_to(pc), self.lookup_pc()) else { return false };
         // What is about to run has not run; a call that did has left the register alone.
         let end = if self.state.exact { here } else { self.state.pc };
@@ -186,6 +208,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether a word below `record` may be the return address: then a frame pointer to it may be that of a function further out.
+    #[inline(never)]
     pub(crate) fn has_candidate_below(&self, record: u64, budget: &Budget) -> bool {
         let is_near = record.wrapping_sub(self.state.sp) <= MOST_WORDS * Self::WORD as u64;
         if !is_near || !budget.spend(COST_OF_WORDS) {
@@ -213,6 +236,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// What stands for `pc`, which lies at `slot`, being the return address of the present function.
+    #[inline(never)]
     fn lead(&self, slot: u64, pc: u64, nearest: u64, budget: &Budget) -> Lead {
         let lookup = pc.wrapping_sub(1);
         match self.call_to(pc) {
@@ -240,6 +264,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Where the function begins nearest below the program counter, as far as direct calls tell that return to addresses on the stack; 0 for
     /// none.
+    #[inline(never)]
     pub(crate) fn nearest_start(&self, budget: &Budget) -> u64 {
         let here = self.lookup_pc();
         let targets = self.words_up_to(MOST_WORDS).filter_map(|(_, pc)| match self.call_to(pc) {
@@ -262,6 +287,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Whether the present function, which has no rule, may run because `target` was called: it may be the function itself, or go on to
     /// it by a jump.
+    #[inline(never)]
     fn may_lead_here(&self, target: u64, budget: &Budget) -> bool {
         if self.is_covered(target) {
             return self.is_thunk(target) || self.jumps_out(target, budget);
@@ -271,6 +297,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether the code from `start` to `end` is near and has no rule anywhere, so that it may be one function.
+    #[inline(never)]
     pub(crate) fn is_one_gap(&self, start: u64, end: u64, budget: &Budget) -> bool {
         /// Bytes between the places that are asked: no more than the shortest functions that linkers align.
         const STRIDE: usize = 16;
@@ -287,6 +314,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether the function at `start`, which has rules, may end by a jump to another one. Bytes that look like such a jump count too.
+    #[inline(never)]
     fn jumps_out(&self, start: u64, budget: &Budget) -> bool {
         self.modules.record_at(start).is_none_or(|(start, end)| self.has_jump(start..end, budget, |_| true))
     }
@@ -299,8 +327,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether a jump in `range` leads, or may lead, to somewhere else that `counts`; also if that is not to be told.
     fn has_jump(&self, range: Range<u64>, budget: &Budget, counts: impl Fn(u64) -> bool) -> bool {
         let length = range.end.wrapping_sub(range.start);
-        let is_read = matches!(T::MACHINE.arch, Arch::X86_64 | Arch::I686);
-        if !is_read || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
+        if !Self::FOLLOWS || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
             return true;
         }
         let code = self.modules.code_at(range.start).and_then(|code| code.between(range.start, range.end));
@@ -324,7 +351,11 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Where the record at `fp`, which the function without rules around `here` has made, keeps the return address, and that.
+    #[inline(never)]
     fn own_record(&self, fp: u64, sp: u64, here: u64, budget: &Budget) -> Option<(u64, u64)> {
+        if !Self::FOLLOWS {
+            return None;
+        }
         let is_record = Self::MACHINE.frame_records == FrameRecords::BelowCfa && fp >= sp;
         if !is_record || !fp.is_multiple_of(Self::WORD as u64) {
             return None;
@@ -335,6 +366,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether the rules of the caller at `pc` lead on, if the stack pointer was right above `slot` before its call.
+    #[inline(never)]
     fn leads_on(&self, slot: u64, pc: u64, budget: &Budget) -> Lead {
         let mut lead = Lead::NOTHING;
         // Where calls do not push the return address, its place tells nothing of the caller's frame.
