@@ -29,7 +29,7 @@ use crate::collector::{Collector, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
-use crate::http::{BreakConnection, Breakable, MapSender, Peer, listen, unbound_while_few};
+use crate::http::{BreakConnection, Breakable, MapSender, Memory, Peer, listen, unbound_while_few};
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::made_tables::Tableless;
@@ -414,6 +414,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         naming: Pool::for_naming(),
         looking: Pool::for_looking(),
         making: Pool::for_making(),
+        memory: Memory::default(),
         encoded: Encoded::new(Arc::clone(&cache)),
         cache,
         releases: Releases::default(),

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::access::Grant;
 use crate::blobs::NotGiven;
 use crate::endpoints::RETRY_AFTER;
+use crate::http::{NoRoom, NotGathered};
 use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
 use crate::store::StoreError;
@@ -106,6 +107,23 @@ impl From<OverQuota> for ApiError {
 impl From<IsTakenDown> for ApiError {
     fn from(error: IsTakenDown) -> Self {
         Self::new(StatusCode::FORBIDDEN, "taken-down", error)
+    }
+}
+
+impl From<NoRoom> for ApiError {
+    fn from(error: NoRoom) -> Self {
+        Self::away("out-of-memory", error)
+    }
+}
+
+impl From<NotGathered> for ApiError {
+    fn from(error: NotGathered) -> Self {
+        match error {
+            NotGathered::TooLarge => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", error),
+            NotGathered::Stalled => Self::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow", error),
+            NotGathered::Broken(_) => Self::new(StatusCode::BAD_REQUEST, "body-broken", error),
+            NotGathered::NoRoom(full) => full.into(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -18,6 +18,7 @@ use super::ApiError;
 use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
+use crate::http::NotGathered;
 use crate::ingest::{breakpad_ids, parse_breakpad_id};
 use crate::made_tables::{MadeTable, made_table};
 use crate::releases::read_symbol_index;
@@ -226,18 +227,21 @@ pub(crate) async fn post(
     Extension(caller): Extension<Caller>,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = to_bytes(body, BODY_LIMIT).await.map_err(|_| {
-        let message =
-            format!("expected a body of at most {BODY_LIMIT} bytes that comes to its end: ask in several requests");
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message)
+    let body = app.memory.gather(body, BODY_LIMIT).await.map_err(|why| match why {
+        NotGathered::TooLarge => {
+            let message = format!("expected a body of at most {BODY_LIMIT} bytes: ask in several requests");
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message)
+        }
+        why => why.into(),
     })?;
     let (shared, scope) = (Arc::clone(&app), Scope::default().readable_by(&caller));
-    let (request, found, scope) = app
+    // What was read of the body takes as much as it did, until it is answered.
+    let (request, found, scope, _room) = app
         .naming
         .run(move || -> Result<_, ApiError> {
             let request = Request::read(&body)?;
             let found = find(&shared, &scope, &request)?;
-            Ok((request, found, scope))
+            Ok((request, found, scope, body.into_room()))
         })
         .await??;
     let made = match (&found, request.id.clone()) {
@@ -246,7 +250,8 @@ pub(crate) async fn post(
     };
     let shared = Arc::clone(&app);
     let text = app.naming.run(move || resolve(&shared, &request, found, made)).await??;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], app.memory.answer(text)?)
+        .into_response())
 }
 
 /// The table of the module that is asked for.

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use bytes::Bytes;
 
 use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, stored};
 use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::http::{FileAnswer, file_response, query_values};
+use crate::http::{FileAnswer, NotGathered, file_response, query_values};
 use crate::publish::{PublishError, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 use crate::shared::Promise;
@@ -87,7 +86,15 @@ pub(crate) async fn put(
 ) -> Result<Response, OciError> {
     let content_type = media_type(request)?;
     let mut tags = query_tags(query)?;
-    let bytes = read_body(body).await?;
+    let bytes = app.memory.gather(body, MANIFEST_LIMIT).await.map_err(|why| match why {
+        NotGathered::TooLarge => {
+            let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
+            OciError::new(Code::TooLarge, message)
+        }
+        why => why.into(),
+    })?;
+    // With its room, as long as anybody has the bytes.
+    let bytes = Bytes::from_owner(bytes);
     let digest = match &reference {
         Reference::Digest(expected) => {
             let found = BlobDigest::compute(expected.algorithm(), &bytes);
@@ -165,21 +172,6 @@ fn query_tags(query: Option<&str>) -> Result<Vec<Tag>, OciError> {
     let parse =
         |text: &String| text.parse().map_err(|error| OciError::new(Code::TagInvalid, format!("tag {text:?}: {error}")));
     texts.iter().map(parse).collect()
-}
-
-/// The whole body, which a manifest's bound allows to gather in memory.
-async fn read_body(body: Body) -> Result<Bytes, OciError> {
-    let mut body = body.into_data_stream();
-    let mut bytes = BytesMut::new();
-    while let Some(chunk) = body.next().await {
-        let broken = |error| OciError::new(Code::ManifestInvalid, format!("the body broke off: {error}"));
-        bytes.extend_from_slice(&chunk.map_err(broken)?);
-        if bytes.len() > MANIFEST_LIMIT {
-            let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
-            return Err(OciError::new(Code::TooLarge, message));
-        }
-    }
-    Ok(bytes.freeze())
 }
 
 fn unknown(name: &RepositoryName, reference: &Reference) -> OciError {

@@ -53,7 +53,7 @@ pub(crate) fn get(
         headers.extend(HeaderValue::try_from(link).ok().map(|link| (header::LINK, link)));
     }
     let index = json!({ "schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": descriptors });
-    Ok((headers, index.to_string()).into_response())
+    Ok((headers, app.memory.answer(index.to_string().into_bytes())?).into_response())
 }
 
 fn descriptor(digest: &BlobDigest, manifest: &Manifest) -> Value {
