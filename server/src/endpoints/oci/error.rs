@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::blobs::{NotGiven, ParseDigestError, UploadError};
-use crate::endpoints::RETRY_AFTER;
+use crate::endpoints::{RETRY_AFTER, told_of_storage};
 use crate::http::{NoRoom, NotGathered};
 use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
@@ -129,13 +129,11 @@ impl From<io::Error> for OciError {
         if NotGiven::is_why(&error) {
             return Self::new(Code::BlobUnknown, error);
         }
+        let told = told_of_storage(&error);
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
-                Code::InsufficientStorage,
-                format!("the server's disk is full, nothing was stored: free space or use another server ({error})"),
-            ),
-            io::ErrorKind::HostUnreachable => Self::away(error),
-            _ => Self::new(Code::Unknown, format!("the server cannot use its data directory: {error}")),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(Code::InsufficientStorage, told),
+            io::ErrorKind::HostUnreachable => Self::away(told),
+            _ => Self::new(Code::Unknown, told),
         }
     }
 }

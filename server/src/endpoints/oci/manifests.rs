@@ -11,10 +11,12 @@ use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, stored};
 use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::BlobDigest;
+use crate::endpoints::told_of_database;
 use crate::http::{FileAnswer, NotGathered, file_response, query_values};
 use crate::publish::{PublishError, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 use crate::shared::Promise;
+use crate::store::StoreError;
 
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
@@ -197,9 +199,14 @@ impl From<PublishError> for OciError {
             PublishError::Quota(error) => error.into(),
             PublishError::TooLarge(_) => Self::new(Code::InsufficientStorage, error),
             PublishError::Bundle(_) => Self::new(Code::ManifestInvalid, error),
-            PublishError::Store(crate::store::StoreError::Full(_)) => Self::new(Code::InsufficientStorage, error),
-            PublishError::Store(crate::store::StoreError::Away(_)) => Self::away(error),
-            PublishError::Store(_) => Self::new(Code::Unknown, error),
+            PublishError::Store(error) => {
+                let told = told_of_database(&error);
+                match error {
+                    StoreError::Full(_) => Self::new(Code::InsufficientStorage, told),
+                    StoreError::Away(_) => Self::away(told),
+                    StoreError::Failed(_) => Self::new(Code::Unknown, told),
+                }
+            }
             PublishError::Job(error) => error.into(),
         }
     }
