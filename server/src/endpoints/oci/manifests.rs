@@ -114,6 +114,7 @@ pub(crate) async fn put(
     let manifest = Manifest::parse(&bytes, content_type.as_deref())
         .map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
 
+    manifest.check_types().map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
     let mut answer = stored(format!("/v2/{name}/manifests/{digest}"), &digest);
     if let Some(subject) = &manifest.subject {
         answer.extend(headers([(OCI_SUBJECT, subject.to_string())]));
