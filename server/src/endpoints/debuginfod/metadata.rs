@@ -71,8 +71,20 @@ pub(crate) async fn answer(
             _ => (Vec::new(), true),
         }
     };
-    let shared = app.clone();
-    let searched = app.pool.run(move || search(&shared, &scope, &wanted));
+    let searched = async {
+        // What other servers acknowledged before this question is part of the answer.
+        let caught_up = match tokio::time::timeout(TIME_LIMIT, app.catch_up()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "what other servers have is not known: the answer says that it is not complete");
+                false
+            }
+            Err(_) => false,
+        };
+        let shared = app.clone();
+        let searched = app.pool.run(move || search(&shared, &scope, &wanted)).await;
+        searched.map(|(found, complete)| (found, complete && caught_up))
+    };
     let (searched, (told, is_all)) = tokio::join!(searched, asked);
     match searched {
         Ok((mut found, complete)) => {
