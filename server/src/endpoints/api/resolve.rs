@@ -19,8 +19,8 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::http::NotGathered;
-use crate::ingest::{breakpad_ids, parse_breakpad_id};
-use crate::made_tables::{MadeTable, made_table};
+use crate::ingest::{answers, breakpad_ids, parse_breakpad_id};
+use crate::made_tables::{FileBytes, MadeTable, made_table, tree_copy};
 use crate::releases::read_symbol_index;
 use crate::seals::Verdict;
 
@@ -244,6 +244,10 @@ pub(crate) async fn post(
             Ok((request, found, scope, body.into_room()))
         })
         .await??;
+    let (request, found) = match (&found, &request.id) {
+        (None, None) => find_by_image(&app, &scope, request).await?,
+        _ => (request, found),
+    };
     let made = match (&found, request.id.clone()) {
         (None, Some(id)) => made(&app, &scope, &id).await?,
         _ => Made::Nothing,
@@ -284,6 +288,39 @@ fn id_of_code(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<
         .iter()
         .find(|(_, module)| same(module.code_id.as_ref(), code_id) && same(Some(&module.name), code_file));
     Ok(found.and_then(|(id, _)| id.parse().ok()))
+}
+
+/// [`find`] by a PE file with the code id that came without a bundle.
+async fn find_by_image(
+    app: &Arc<App>,
+    scope: &Scope,
+    mut request: Request,
+) -> io::Result<(Request, Option<(DebugId, Candidate)>)> {
+    let Some((image, name)) = image_of_code(app, scope, &request).await? else { return Ok((request, None)) };
+    let (shared, scope) = (Arc::clone(app), scope.clone());
+    let find = move || {
+        let image = image.map(&shared.blobs)?;
+        // One that cannot be read any more has no id.
+        request.id = answers(&image, &name).into_iter().flatten().find_map(|answer| match answer.key {
+            Key::Id(id) => Some(id),
+            _ => None,
+        });
+        let found = find(&shared, &scope, &request)?;
+        Ok((request, found))
+    };
+    app.naming.run(find).await.map_err(io::Error::other)?
+}
+
+/// The PE file with a code id that was uploaded, else the one that lies in a tree, which is for those who may read everything; with its name.
+async fn image_of_code(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<(FileBytes, String)>> {
+    let (Some(code_id), Some(code_file)) = (&request.code_id, &request.code_file) else { return Ok(None) };
+    let (key, kind) = (Key::image(code_file, code_id), FileKind::Executable);
+    if let Some(file) = app.debug_files.find_in(scope, &key, kind) {
+        return Ok(Some((FileBytes::Blob(file.digest), file.name)));
+    }
+    let trees = app.trees.get().filter(|_| scope.is_everything());
+    let Some(place) = trees.and_then(|trees| trees.find(&key, kind).into_iter().next()) else { return Ok(None) };
+    Ok(Some((FileBytes::Copy(tree_copy(app, &place).await?), place.file)))
 }
 
 /// What came of making a table of a file without a bundle.
