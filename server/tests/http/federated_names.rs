@@ -126,7 +126,7 @@ async fn servers_that_ask_each_other_for_names_come_to_an_end() {
 async fn so_many_questions_go_to_other_servers_at_once() {
     let root = tempfile::tempdir().unwrap();
     let told = Told::does(Does::SendsLater(Duration::from_secs(20), Vec::new())).await;
-    let near = Running::start_with(&root.path().join("data"), &asking(&[told.url.clone()])).await;
+    let near = Running::start_with(&root.path().join("data"), &asking(std::slice::from_ref(&told.url))).await;
     let questions = (0..20).map(|at| {
         let url = near.url(&format!("/metadata?key=file&value=app-{at}"));
         tokio::spawn(async move { http().get(url).send().await.unwrap().json::<Value>().await.unwrap() })
