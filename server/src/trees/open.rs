@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Seek as _};
 
 use super::read::{copy, extract};
-use super::{Place, Stamp, Trees, path_in_archive};
+use super::{Place, Stamp, Trees, WITHIN, path_in_archive};
 use crate::blobs::{Algorithm, BlobDigest, OpenBlob, hash_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::pool::Pool;
@@ -71,16 +71,22 @@ impl Place {
         let (mut file, stamp) = self.container()?;
         // Before it is read: what is written to it later is seen when it is sent.
         let modified = file.metadata().ok().and_then(|metadata| metadata.modified().ok());
-        if stamp != self.stamp && !self.root.is_same(&self.path, stamp, &self.sha256) {
-            if stamp.size != self.size {
+        if stamp != self.stamp {
+            let is_same = match self.root.is_same(&self.path, stamp, &self.sha256) {
+                Some(known) => known,
+                None if stamp.size != self.size => false,
+                None => {
+                    let read = hash_file(&mut file, Algorithm::Sha256);
+                    let (hasher, _) = read.map_err(|error| self.unreadable(error))?;
+                    file.rewind().map_err(|error| self.unreadable(error))?;
+                    let is_same = hasher.finish() == BlobDigest::from_sha256(self.sha256);
+                    self.root.note(&self.path, stamp, &self.sha256, is_same);
+                    is_same
+                }
+            };
+            if !is_same {
                 return Err(self.is_another());
             }
-            let (hasher, _) = hash_file(&mut file, Algorithm::Sha256).map_err(|error| self.unreadable(error))?;
-            if hasher.finish() != BlobDigest::from_sha256(self.sha256) {
-                return Err(self.is_another());
-            }
-            file.rewind().map_err(|error| self.unreadable(error))?;
-            self.root.note_same(&self.path, stamp, &self.sha256);
         }
         Ok(OpenBlob { file, size: self.size, modified })
     }
@@ -88,10 +94,15 @@ impl Place {
     /// Copies it. Blocks.
     fn write(&self, to: &mut File) -> io::Result<Note> {
         // Whatever it is now, it holds the file or does not.
-        let (mut container, _) = self.container().map_err(io::Error::other)?;
+        let (mut container, stamp) = self.container().map_err(io::Error::other)?;
+        let name = if self.is_plain() { self.path.clone() } else { format!("{}{WITHIN}{}", self.path, self.member) };
+        if self.root.is_same(&name, stamp, &self.sha256) == Some(false) {
+            return Err(io::Error::other(self.is_another()));
+        }
         let copied = if self.is_plain() { Some(copy(&mut container, to)?) } else { self.take_out(&mut container, to)? };
         let same = copied.is_some_and(|copied| self.is_of(copied));
         if !same {
+            self.root.note(&name, stamp, &self.sha256, false);
             return Err(io::Error::other(self.is_another()));
         }
         Ok(Note { sha256: self.sha256(), headers: Vec::new() })

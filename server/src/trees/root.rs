@@ -1,6 +1,6 @@
 //! One directory, opened once: every file is opened below that handle, so that no link and no `..` leads out.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -22,11 +22,11 @@ pub(super) struct Root {
     place: String,
     /// Device and inode, which no other directory has while this one is open.
     identity: (u64, u64),
-    /// Files that were touched since they were read, and have the same bytes still.
-    same: Mutex<HashSet<Touched>>,
+    /// Of files that were touched since they were read: whether they have the same bytes still.
+    touched: Mutex<HashMap<Touched, bool>>,
 }
 
-/// A file below the root with what is known of it now, and what its bytes are.
+/// A file below the root, or a member of one, with what is known of it now, and the digest that it had.
 type Touched = (String, Stamp, [u8; 32]);
 
 /// Such files that are remembered.
@@ -39,7 +39,7 @@ impl Root {
         let dir = Dir::open_ambient_dir(place, ambient_authority())?;
         let metadata = dir.dir_metadata()?;
         let identity = (metadata.dev(), metadata.ino());
-        Ok(Self { dir, place: format!("{}/", place.trim_end_matches('/')), identity, same: Mutex::default() })
+        Ok(Self { dir, place: format!("{}/", place.trim_end_matches('/')), identity, touched: Mutex::default() })
     }
 
     /// Whether this is that directory, under the same path.
@@ -57,22 +57,22 @@ impl Root {
         name.strip_prefix(self.place.as_str())
     }
 
-    /// Whether a file that was touched was found to have these bytes all the same.
-    pub(super) fn is_same(&self, path: &str, stamp: Stamp, sha256: &[u8; 32]) -> bool {
-        self.same().contains(&(path.to_owned(), stamp, *sha256))
+    /// Whether a file that was touched has these bytes all the same; `None` where nobody has read it since.
+    pub(super) fn is_same(&self, path: &str, stamp: Stamp, sha256: &[u8; 32]) -> Option<bool> {
+        self.touched().get(&(path.to_owned(), stamp, *sha256)).copied()
     }
 
-    /// It was.
-    pub(super) fn note_same(&self, path: &str, stamp: Stamp, sha256: &[u8; 32]) {
-        let mut same = self.same();
-        if same.len() >= REMEMBERED {
-            same.clear();
+    /// What was found, so that it is read once and not for everybody who asks.
+    pub(super) fn note(&self, path: &str, stamp: Stamp, sha256: &[u8; 32], is_same: bool) {
+        let mut touched = self.touched();
+        if touched.len() >= REMEMBERED {
+            touched.clear();
         }
-        same.insert((path.to_owned(), stamp, *sha256));
+        touched.insert((path.to_owned(), stamp, *sha256), is_same);
     }
 
-    fn same(&self) -> MutexGuard<'_, HashSet<Touched>> {
-        self.same.lock().unwrap_or_else(PoisonError::into_inner)
+    fn touched(&self) -> MutexGuard<'_, HashMap<Touched, bool>> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a regular file. A pipe that nobody writes to would hold us for ever, so nothing waits.

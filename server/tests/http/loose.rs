@@ -284,13 +284,13 @@ async fn addresses_are_named_by_the_code_id_of_a_program_that_was_uploaded_or_li
     let data = fixture.root.path().join("other");
     let origins = symseal_server::Origins { trees: vec![tree], ..Default::default() };
     let in_place = Running::start_with(&data, &origins).await;
-    let told = output("llvm-readobj", &["--coff-exports", "--file-headers", text(&dll)]);
-    let base: u64 = u64::from_str_radix(value(&told, "ImageBase:").trim_start_matches("0x"), 16).unwrap();
+    let told = output("llvm-readobj", &["--coff-exports", text(&dll)]);
     let export = told.split_once("Name: start").unwrap().1;
     let start: u64 = u64::from_str_radix(value(export, "RVA:").trim_start_matches("0x"), 16).unwrap();
     let ask = async |server: &Running, file: &str| -> Value {
         let body = serde_json::json!({
-            "platform": "windows", "code_id": code_id(&dll), "code_file": file, "addresses": [format!("{:#x}", base + start)],
+            "platform": "windows", "code_id": code_id(&dll), "code_file": file,
+            "address_kind": "rva", "addresses": [format!("{start:#x}")],
         });
         fixture.http.post(server.url("/api/v1/resolve")).json(&body).send().await.unwrap().json().await.unwrap()
     };
