@@ -13,6 +13,7 @@ use crate::config::RetentionConfig;
 use crate::debug_files::{DebugFiles, Key};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
+use crate::http::Memory;
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::made_tables::Tableless;
@@ -44,6 +45,8 @@ pub(crate) struct App {
     pub(crate) looking: Pool,
     /// Where files are made that are kept.
     pub(crate) making: Pool,
+    /// What requests and answers may take that are wholly in it.
+    pub(crate) memory: Memory,
     /// What can be had again.
     pub(crate) cache: Arc<FileCache>,
     /// Compressed forms, in the cache.

@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::clock::now;
 use crate::endpoints::api::ApiError;
 use crate::endpoints::oci::{Code, OciError};
-use crate::endpoints::plain;
+use crate::endpoints::{plain, told_of_database};
 use crate::http::{BreakConnection, Peer, drain};
 use crate::limits::{Direction, Key, Turn};
 use crate::metrics::{Face, Kind};
@@ -191,14 +191,18 @@ fn refuse(face: Face, error: &CallerError) -> Response {
         response.extensions_mut().insert(BreakConnection);
         return response;
     }
+    let told = match error {
+        CallerError::Store(error) => told_of_database(error).to_owned(),
+        error => error.to_string(),
+    };
     let mut response = match face {
-        Face::Oci if status == StatusCode::UNAUTHORIZED => OciError::new(Code::Unauthorized, error).into_response(),
-        Face::Oci => OciError::away(error).into_response(),
+        Face::Oci if status == StatusCode::UNAUTHORIZED => OciError::new(Code::Unauthorized, told).into_response(),
+        Face::Oci => OciError::away(told).into_response(),
         Face::Api if status == StatusCode::UNAUTHORIZED => {
-            ApiError::new(status, "unauthenticated", error).into_response()
+            ApiError::new(status, "unauthenticated", told).into_response()
         }
-        Face::Api => ApiError::away("database-away", error).into_response(),
-        _ => plain(status, &error.to_string()),
+        Face::Api => ApiError::away("database-away", told).into_response(),
+        _ => plain(status, &told),
     };
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"symseal\""));

@@ -3,6 +3,7 @@
 use symseal_sealer::load_trust_files;
 
 use crate::ServerError;
+use crate::collector::{NO_GRACE, Schedule, UNSHARED};
 use crate::config::Config;
 use crate::origins::Origins;
 use crate::seals::SealRules;
@@ -30,6 +31,20 @@ pub fn check(config: &Config, origins: &Origins, seals: Option<&SealRules>) -> R
     origins.open_source_roots()?;
     origins.check_trees()?;
     origins.check_upstreams()
+}
+
+/// What a start would warn of, where blobs that nothing names are collected by this schedule.
+pub fn warnings(config: &Config, schedule: Option<Schedule>) -> Vec<String> {
+    let Some(schedule) = schedule else { return Vec::new() };
+    let is_collected = config.blobs.is_none() || config.database.is_some();
+    let mut warnings = Vec::new();
+    if !is_collected {
+        warnings.push(format!("what nothing names is NOT collected: {UNSHARED}"));
+    }
+    if is_collected && schedule.grace.is_zero() {
+        warnings.push(NO_GRACE.to_owned());
+    }
+    warnings
 }
 
 #[cfg(test)]

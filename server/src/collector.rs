@@ -35,6 +35,12 @@ const LINKS_IN_ONE_TURN: usize = 256;
 /// The first round of a server comes this soon, so that one that is restarted often collects too.
 const FIRST_ROUND: Duration = Duration::from_secs(60);
 
+/// Why an object store of one server is not collected.
+pub(crate) const UNSHARED: &str = "blobs in an object store are collected where its servers share a PostgreSQL (database): with a SQLite of its own no server knows what another one has told a client";
+
+/// What is wrong with no grace at all.
+pub(crate) const NO_GRACE: &str = "gc.grace is 0s: what a client has sent can be taken from it before the manifest comes that names it; expected more time than the slowest push takes, such as 24h";
+
 /// When a server collects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schedule {
@@ -108,9 +114,7 @@ impl Collector {
 
     /// Why this store is not collected, where it is not.
     pub(crate) fn problem(&self) -> Option<&'static str> {
-        (self.blobs.objects().is_some() && self.shared.is_none()).then_some(
-            "blobs in an object store are collected where its servers share a PostgreSQL (database): with a SQLite of its own no server knows what another one has told a client",
-        )
+        (self.blobs.objects().is_some() && self.shared.is_none()).then_some(UNSHARED)
     }
 
     /// One round. It ends early when the server stops.

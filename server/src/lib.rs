@@ -88,7 +88,7 @@ mod upstream;
 mod wanted;
 
 pub use access::{OidcIssuer, OidcRule};
-pub use check::check;
+pub use check::{check, warnings};
 pub use collector::{Collected, Collector, Schedule, collect_beside, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,

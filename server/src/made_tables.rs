@@ -211,7 +211,7 @@ pub(crate) async fn tree_copy(app: &App, place: &Place) -> io::Result<CachedFile
     let trees = app.trees.get().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     trees.cached((&app.pool, &app.making), place).await.map_err(|error| match error {
         TreeError::Unreadable { error, .. } => error,
-        changed @ TreeError::Changed(_) => io::Error::other(changed),
+        gone @ TreeError::Gone(_) => io::Error::other(gone),
     })
 }
 

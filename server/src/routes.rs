@@ -15,7 +15,7 @@
 //! | `/buildid/<id>/…` | [`debuginfod`] |
 //! | `/metadata` | [`debuginfod::metadata`] |
 //! | `/symbols/<name>/<id>/<name>` and its kin | [`symbols`] |
-//! | `/s/<prefix>/buildid/…`, `/s/<prefix>/symbols/…` | the same, out of the repositories below a prefix |
+//! | `/s/<prefix>/buildid/…`, `/s/<prefix>/metadata`, `/s/<prefix>/symbols/…` | the same, out of the repositories below a prefix |
 //! | `/symbolicate/v5` | [`symbolicate`] |
 //! | `/api/v1/traces/<id>` | [`api::traces`] |
 //! | `/api/v1/bundles`, `/api/v1/bundles/<digest>` | [`api::bundles`] |
@@ -119,7 +119,7 @@ async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Call
     let answer = match (target, method.as_str()) {
         (Target::Catalog, _) if is_get => oci::catalog::get(&app, &caller, query),
         (Target::Tags(name), _) if is_get => oci::tags::get(&app, &name, query),
-        (Target::Referrers(name, digest), _) if is_get => oci::referrers::get(&app, &name, &digest, query),
+        (Target::Referrers(name, digest), _) if is_get => oci::referrers::get(&app, &name, &digest, query).await,
         (Target::Blob(name, digest), _) if is_get => oci::blobs::get(&app, method, headers, &name, &digest).await,
         (Target::Blob(name, digest), "DELETE") => oci::blobs::delete(&app, &name, &digest).await,
         (Target::Uploads(name), "POST") => oci::uploads::post(&app, &caller, &name, query, headers, body).await,
@@ -154,8 +154,20 @@ async fn scoped(State(app): State<Arc<App>>, Extension(caller): Extension<Caller
         Some((scope, _, rest)) => {
             symbols::answer(&app, &scope, method, (rest, request.uri().query()), headers, &hops).await
         }
-        None => nothing_here().await,
+        None => match metadata_scope(path) {
+            Some(scope) => {
+                let scope = scope.readable_by(&caller);
+                debuginfod::metadata::answer(&app, method, request.uri().query(), scope, &hops).await
+            }
+            None => nothing_here().await,
+        },
     }
+}
+
+/// The scope of a path behind `/s/` that asks which files there are.
+fn metadata_scope(path: &str) -> Option<Scope> {
+    let prefix = path.strip_suffix("/metadata").filter(|_| scope_of(path).is_none())?;
+    Some(Scope::of(prefix.parse::<RepositoryName>().ok()?.into()))
 }
 
 /// The scope, the API and the rest of a path behind `/s/`. The first part that is named as an API ends the prefix: a source
@@ -196,7 +208,10 @@ async fn nothing_here() -> Response {
 
 /// The API that a path belongs to.
 pub(crate) fn face_of(path: &str) -> Face {
-    let scoped = path.strip_prefix("/s/").and_then(scope_of).map(|(_, face, _)| face);
+    let scoped = path.strip_prefix("/s/").and_then(|path| {
+        let face = scope_of(path).map(|(_, face, _)| face);
+        face.or_else(|| metadata_scope(path).map(|_| Face::Debuginfod))
+    });
     match () {
         () if scoped.is_some() => scoped.unwrap_or(Face::Other),
         () if path.starts_with("/buildid/") || path == "/metadata" => Face::Debuginfod,
@@ -210,6 +225,9 @@ pub(crate) fn face_of(path: &str) -> Face {
 
 /// A path without a prefix of repositories before it.
 pub(crate) fn unscoped(path: &str) -> &str {
+    if path.strip_prefix("/s/").and_then(metadata_scope).is_some() {
+        return "/metadata";
+    }
     let place = path.strip_prefix("/s/").and_then(|rest| rest.find("/buildid/"));
     place.and_then(|place| path.get(place.saturating_add("/s/".len())..)).unwrap_or(path)
 }
@@ -233,6 +251,25 @@ mod tests {
             ("a", None),
         ] {
             assert_eq!(scope_of(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_there_is_below_a_prefix_can_be_asked_and_a_file_of_that_name_is_a_file() {
+        for (path, prefix) in [
+            ("a/metadata", Some("a")),
+            ("a/b/metadata", Some("a/b")),
+            ("metadata", None),
+            ("/metadata", None),
+            ("a//metadata", None),
+            ("a/metadata/b", None),
+            ("a/buildid/ab/source/metadata", None),
+            ("a/symbols/x/y/metadata", None),
+        ] {
+            assert_eq!(metadata_scope(path), prefix.map(|prefix| Scope::of(prefix.parse().unwrap())), "{path}");
+            let whole = format!("/s/{path}");
+            assert_eq!(unscoped(&whole) == "/metadata", prefix.is_some(), "{path}");
+            assert_eq!(face_of(&whole) == Face::Debuginfod, prefix.is_some() || path.contains("buildid"), "{path}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -25,11 +25,11 @@ use crate::access::{Access, take_path_token};
 use crate::alerts::Alerts;
 use crate::app::App;
 use crate::blobs::{BlobDirectory, Uploads, sweep_unfinished};
-use crate::collector::{Collector, Schedule};
+use crate::collector::{Collector, NO_GRACE, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
-use crate::http::{BreakConnection, Breakable, MapSender, Peer, listen, unbound_while_few};
+use crate::http::{BreakConnection, Breakable, MapSender, Memory, Peer, listen, unbound_while_few};
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::made_tables::Tableless;
@@ -67,6 +67,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// After an accept that failed (mostly: no file descriptors left) the next one waits this long.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// And is told of no sooner after the one before.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
 
 /// How often the data directory's lock is tried.
 const LOCK_TRIES: usize = 20;
@@ -125,6 +128,9 @@ impl Server {
     pub fn collecting(self, schedule: Schedule) -> Self {
         if let Some(problem) = self.collector.problem() {
             tracing::warn!("what nothing names is NOT collected: {problem}");
+        }
+        if schedule.grace.is_zero() {
+            tracing::warn!("{NO_GRACE}");
         }
         Self { schedule: Some(schedule), ..self }
     }
@@ -220,6 +226,7 @@ impl Server {
         let scanning = app.trees.get().map(|trees| tokio::spawn(scan_again(Arc::clone(trees))));
         let router = routes(Arc::clone(&app));
         let graceful = GracefulShutdown::new();
+        let mut not_accepted = NotAccepted::default();
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
@@ -230,7 +237,7 @@ impl Server {
                         accept(stream, Peer(peer.ip()), tls.as_deref(), router.clone(), watcher);
                     }
                     Err(error) => {
-                        tracing::warn!(%error, "a connection was not accepted");
+                        not_accepted.tell(&error);
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 }
@@ -264,6 +271,26 @@ impl Server {
         save(&app, index_file).await;
         drop(lock);
         Ok(())
+    }
+}
+
+/// Connections that are not accepted, which come in floods: where there are no descriptors left, each try fails.
+#[derive(Debug, Default)]
+pub(crate) struct NotAccepted {
+    told: Option<Instant>,
+    untold: u64,
+}
+
+impl NotAccepted {
+    /// Tells of one, unless another was told of just now; whether it did.
+    pub(crate) fn tell(&mut self, error: &io::Error) -> bool {
+        if self.told.is_some_and(|told| told.elapsed() < TELL_AGAIN) {
+            self.untold = self.untold.saturating_add(1);
+            return false;
+        }
+        tracing::warn!(%error, since = self.untold, "a connection was not accepted");
+        *self = Self { told: Some(Instant::now()), untold: 0 };
+        true
     }
 }
 
@@ -414,6 +441,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         naming: Pool::for_naming(),
         looking: Pool::for_looking(),
         making: Pool::for_making(),
+        memory: Memory::default(),
         encoded: Encoded::new(Arc::clone(&cache)),
         cache,
         releases: Releases::default(),
@@ -541,4 +569,21 @@ fn taken_down(
     let digests: Vec<_> = taken_down.all().keys().cloned().collect();
     blobs.take_down(&digests);
     Ok(Arc::new(taken_down))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_connections_that_are_not_accepted_one_is_told_in_a_second() {
+        let mut not_accepted = NotAccepted::default();
+        let error = io::Error::from_raw_os_error(24);
+        assert!(not_accepted.tell(&error));
+        assert!((0..1000).all(|_| !not_accepted.tell(&error)));
+        not_accepted.told = not_accepted.told.and_then(|told| told.checked_sub(TELL_AGAIN));
+        assert_eq!(not_accepted.untold, 1000);
+        assert!(not_accepted.tell(&error));
+        assert_eq!(not_accepted.untold, 0);
+    }
 }

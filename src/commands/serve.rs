@@ -140,8 +140,14 @@ pub fn run(args: &Args) -> Result<Answer> {
     let config = file.config(data.clone(), args.listen.or(file.listen).unwrap_or(LISTEN))?;
     let origins = args.origins.origins(&file.origins);
     let seals = args.seals.rules(&file.seals)?;
+    let interval = args.gc_interval.or(file.gc_interval()).unwrap_or(GC_INTERVAL);
+    let grace = args.gc_grace.or(file.gc_grace()).unwrap_or(GC_GRACE);
+    let schedule = (!interval.is_zero()).then_some(Schedule { interval, grace });
     if args.check_config {
         symseal_server::check(&config, &origins, seals.as_ref())?;
+        for warning in symseal_server::warnings(&config, schedule) {
+            eprintln!("warning: {warning}");
+        }
         outln!("{}", said(&config));
         return Ok(Answer::Yes);
     }
@@ -153,10 +159,8 @@ pub fn run(args: &Args) -> Result<Answer> {
     runtime.block_on(async {
         let scheme = if config.tls.is_some() { "https" } else { "http" };
         let mut server = Server::bind_with_log(config, log).await?;
-        let interval = args.gc_interval.or(file.gc_interval()).unwrap_or(GC_INTERVAL);
-        let grace = args.gc_grace.or(file.gc_grace()).unwrap_or(GC_GRACE);
-        if !interval.is_zero() {
-            server = server.collecting(Schedule { interval, grace });
+        if let Some(schedule) = schedule {
+            server = server.collecting(schedule);
         }
         if let Some(rules) = seals {
             server = server.judging(rules).await?;

@@ -64,6 +64,12 @@ fn a_configuration_is_checked_without_starting_a_server() {
     check("", &["--symbol-upstream", "ftp://x"]).refused(2, &["ftp://x"]);
     // Of what nobody judges nothing would ever be shown.
     check("[seals]\nrequire_seal = ['all']\n", &[]).refused(2, &["seals.require_seal", "seals.trust"]);
+    // What a start would go on with, and not as it is meant.
+    let warned = check("[gc]\ngrace = '0s'\n", &[]).ok();
+    assert!(warned.stderr.contains("gc.grace") && warned.stderr.contains("24h"), "{}", warned.stderr);
+    assert!(check("[gc]\ngrace = '0s'\ninterval = '0s'\n", &[]).ok().stderr.is_empty(), "nothing is collected");
+    let warned = check("blobs = 's3://bucket'\n", &[]).ok();
+    assert!(warned.stderr.contains("NOT collected") && warned.stderr.contains("PostgreSQL"), "{}", warned.stderr);
     // As a file of variables leaves one that has no value.
     let mut empty = crate::program::command("symseal");
     let empty = empty.args(["serve", "--check-config"]).env("SYMSEAL_SERVER_DATA", "").output().unwrap();

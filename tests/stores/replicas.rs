@@ -368,9 +368,13 @@ fn no_server_says_that_something_is_not_there_while_it_cannot_know() {
     assert_eq!(get(&address, &format!("/buildid/{}/debuginfo", id(1))).status, 200);
     assert!(breaks(&address, &unknown));
     assert_eq!(get(&address, "/v2/app/manifests/nothing").status, 503);
+    let named = |id: &str| String::from_utf8(get(&address, &format!("/metadata?key=buildid&value={id}")).body).unwrap();
+    assert!(named(&id(1)).contains(&id(1)) && named(&id(1)).contains("\"complete\":false"), "{}", named(&id(1)));
     scene.postgres.start_again();
     wait_until("the server recovers", || get(&address, &unknown).status == 404);
     publish(scene.root.path(), &scene.address(1), "app", 2);
+    // Before anything else has asked for what the other one did.
+    assert!(named(&id(2)).contains(&id(2)) && named(&id(2)).contains("\"complete\":true"), "{}", named(&id(2)));
     assert_eq!(get(&address, &format!("/buildid/{}/debuginfo", id(2))).status, 200);
 }
 

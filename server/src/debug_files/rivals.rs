@@ -54,7 +54,7 @@ pub(crate) struct Contested {
 
 impl DebugFiles {
     /// The first id for which a claim is a second owner's: a sealed bundle has other bytes for it, no sealed one has these,
-    /// and none of those that are sealed belongs to the same owner. The same owner is a bundle of the same release name
+    /// as whatever, and none of those that are sealed belongs to the same owner. The same owner is a bundle of the same release name
     /// that is in the same repository, or that is sealed itself. Blocks.
     pub(crate) fn second_owner(&self, claim: &Claim<'_>) -> Option<SecondOwner> {
         let known = self.known();
@@ -68,6 +68,10 @@ impl DebugFiles {
                 candidate.digest == offered.digest || is_same_owner(claim, bundle)
             };
             let (other, bundle) = sealed.first().filter(|_| !sealed.iter().any(is_settled))?;
+            // Its program with all debug information in it is a debug file, too, where the bundle has another one for that.
+            if is_sealed_as_another(&shown.layers, &known, key, offered, claim.bundle) {
+                return None;
+            }
             Some(SecondOwner {
                 id: id.clone(),
                 kind: offered.kind,
@@ -123,6 +127,17 @@ fn others<'a>(
         let bundle = known.bundles.get(&candidate.bundle)?;
         (candidate.bundle != *own).then_some((candidate, bundle))
     })
+}
+
+/// Whether a sealed bundle has these bytes for a key as another kind of file.
+fn is_sealed_as_another(layers: &[Layer], known: &Known, key: &Key, offered: &Candidate, own: &BlobDigest) -> bool {
+    let key = key.to_bytes();
+    let kinds = [FileKind::Debuginfo, FileKind::Executable].into_iter().filter(|kind| *kind != offered.kind);
+    let all = kinds.flat_map(|kind| {
+        layers.iter().flat_map(|layer| layer.find_all(&key, kind_code(kind)).collect::<Vec<_>>()).collect::<Vec<_>>()
+    });
+    let mut same = all.filter(|other| other.digest == offered.digest && other.bundle != *own);
+    same.any(|other| known.bundles.get(&other.bundle).is_some_and(|bundle| bundle.verdict.is_sealed()))
 }
 
 fn is_same_owner(claim: &Claim<'_>, sealed: &Bundle) -> bool {

@@ -122,6 +122,25 @@ fn where_seals_are_required_a_bundle_is_seen_from_its_seal_on() {
 }
 
 #[test]
+fn bytes_that_are_sealed_as_another_kind_of_file_are_nobodys_claim() {
+    let files = DebugFiles::default();
+    let of_kind = |new: &NewBundle, kind| Candidate { kind, ..file(new) };
+    let mut sealed = bundle("debug file", DebugInfo::Full, "app");
+    let program = bundle("program", DebugInfo::Full, "app");
+    sealed.files.push((key(), Candidate { bundle: sealed.digest.clone(), ..of_kind(&program, FileKind::Executable) }));
+    files.insert(vec![(sealed.clone(), standing("prod/app", true))]).unwrap();
+    let elsewhere = name("loose");
+    // The program, unstripped, is a debug file too.
+    let same = bundle("program", DebugInfo::Full, "");
+    assert!(files.second_owner(&claim(&same, &elsewhere, false)).is_none());
+    let other = bundle("another program", DebugInfo::Full, "");
+    assert!(files.second_owner(&claim(&other, &elsewhere, false)).is_some());
+    files.set([(sealed.digest.clone(), standing("prod/app", false))]);
+    files.insert(vec![(bundle("third", DebugInfo::Full, "third"), standing("prod/third", true))]).unwrap();
+    assert!(files.second_owner(&claim(&same, &elsewhere, false)).is_some(), "nobody has sealed these");
+}
+
+#[test]
 fn a_second_owner_of_a_sealed_id_needs_the_same_bytes() {
     let files = DebugFiles::default();
     let sealed = bundle("sealed", DebugInfo::Full, "app");

@@ -11,11 +11,13 @@ mod plain;
 pub(crate) mod symbolicate;
 pub(crate) mod symbols;
 mod tree_file;
+mod trouble;
 mod upstream_file;
 mod whole_file;
 
 pub(crate) use plain::{not_found, plain, refused_method};
 pub(crate) use tree_file::{tree_copy, tree_file, tree_part};
+pub(crate) use trouble::{told_of_database, told_of_storage};
 pub(crate) use upstream_file::{unavailable, upstream_file};
 pub(crate) use whole_file::whole_file;
 

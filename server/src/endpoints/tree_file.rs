@@ -21,6 +21,7 @@ pub(crate) async fn tree_file(
     is_wanted: impl Fn(&Place) -> bool,
 ) -> Option<Response> {
     let trees = trees(app, scope)?;
+    let mut unreadable = None;
     for place in trees.find(key, kind).into_iter().filter(is_wanted) {
         if let Some(refused) = too_large(request, place.size) {
             return Some(refused);
@@ -29,11 +30,12 @@ pub(crate) async fn tree_file(
             Ok((source, window)) => {
                 return Some(answer(app, (method, request), source, window, &place, place.sha256()));
             }
-            Err(TreeError::Changed(name)) => tracing::info!(name, "a file of a tree is not there any more as it was"),
-            Err(error @ TreeError::Unreadable { .. }) => return Some(break_connection(&error.to_string())),
+            Err(TreeError::Gone(name)) => tracing::info!(name, "a file of a tree is not there any more"),
+            // Another one may have the same bytes.
+            Err(error @ TreeError::Unreadable { .. }) => unreadable = Some(error),
         }
     }
-    None
+    unreadable.map(|error| break_connection(&error.to_string()))
 }
 
 /// A copy of the file that can be mapped. `None` as [`tree_file`].
@@ -44,14 +46,16 @@ pub(crate) async fn tree_copy(
     kind: FileKind,
 ) -> Option<Result<(CachedFile, Place), Response>> {
     let trees = trees(app, scope)?;
+    let mut unreadable = None;
     for place in trees.find(key, kind) {
         match trees.cached((&app.pool, &app.making), &place).await {
             Ok(copy) => return Some(Ok((copy, place))),
-            Err(TreeError::Changed(name)) => tracing::info!(name, "a file of a tree is not there any more as it was"),
-            Err(error @ TreeError::Unreadable { .. }) => return Some(Err(break_connection(&error.to_string()))),
+            Err(TreeError::Gone(name)) => tracing::info!(name, "a file of a tree is not there any more"),
+            Err(error @ TreeError::Unreadable { .. }) => unreadable = Some(error),
         }
     }
-    None
+    let unreadable = unreadable?;
+    Some(Err(break_connection(&unreadable.to_string())))
 }
 
 /// A part of such a copy.

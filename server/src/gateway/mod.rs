@@ -174,6 +174,7 @@ impl Gateway {
         // Registries are read before anybody asks; a request that misses something waits for it.
         tokio::spawn(async move { first.read_registries().await });
         let graceful = GracefulShutdown::new();
+        let mut not_accepted = serve::NotAccepted::default();
         let places = Arc::new(Semaphore::new(CONNECTIONS));
         loop {
             let accepted = async {
@@ -193,7 +194,7 @@ impl Gateway {
                         });
                     }
                     (Err(error), _) => {
-                        tracing::warn!(%error, "a connection was not accepted");
+                        not_accepted.tell(&error);
                         tokio::time::sleep(serve::ACCEPT_PAUSE).await;
                     }
                 }

@@ -1,6 +1,6 @@
 //! What the registry reads in a manifest: what it refers to, and what its referrers list says of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde::Deserialize;
 use symseal_bundle::loose::LOOSE;
@@ -11,6 +11,12 @@ use crate::blobs::BlobDigest;
 
 /// The largest manifest that is taken, in bytes: what zot, distribution and oras take.
 pub(crate) const MANIFEST_LIMIT: usize = 4 << 20;
+
+/// Bytes of a manifest's annotations that are kept in memory. Of one that has more they are read again when they are asked for.
+const KEPT_ANNOTATIONS: usize = 4 << 10;
+
+/// The longest media type, or artifact type, of a manifest that is sent, in bytes: what a type and a subtype of RFC 6838 can have.
+const TYPE_LIMIT: usize = 255;
 
 /// What a manifest is asked for by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,18 +36,18 @@ pub(crate) struct Manifest {
     pub(crate) size: u64,
     /// Its artifact type as a referrers list has it: its own, else its config's media type.
     pub(crate) artifact_type: Option<String>,
-    /// Its annotations.
-    pub(crate) annotations: BTreeMap<String, String>,
+    /// Its annotations; `None` where they are too many to be kept: [`annotations_of`] reads them.
+    pub(crate) annotations: Option<BTreeMap<String, String>>,
     /// What it refers to as its subject.
     pub(crate) subject: Option<BlobDigest>,
-    /// Blobs that must be here: config and layers.
+    /// Blobs that must be here, config and layers: each once, however often it is named.
     pub(crate) blobs: Vec<Child>,
-    /// Manifests that must be here.
+    /// Manifests that must be here, likewise.
     pub(crate) manifests: Vec<Child>,
 }
 
 /// A descriptor inside a manifest.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Child {
     /// Its digest.
     pub(crate) digest: BlobDigest,
@@ -65,6 +71,14 @@ pub(crate) enum ManifestError {
         field: String,
         /// In the request.
         header: String,
+    },
+    /// A type that is none.
+    #[error("the manifest's {what} has {length} bytes, expected at most {TYPE_LIMIT}")]
+    LongType {
+        /// Which one.
+        what: &'static str,
+        /// Its bytes.
+        length: usize,
     },
     /// A descriptor whose digest is none.
     #[error("the manifest refers to {text:?}: {source}")]
@@ -112,6 +126,23 @@ impl DescriptorShape {
     }
 }
 
+/// Children in their order, without those that were named before.
+fn once<'d>(descriptors: impl Iterator<Item = &'d DescriptorShape>) -> Result<Vec<Child>, ManifestError> {
+    let (mut seen, mut children) = (HashSet::new(), Vec::new());
+    for descriptor in descriptors {
+        let child = descriptor.child()?;
+        if seen.insert(child.clone()) {
+            children.push(child);
+        }
+    }
+    Ok(children)
+}
+
+/// All annotations of a manifest.
+pub(crate) fn annotations_of(bytes: &[u8]) -> Result<BTreeMap<String, String>, ManifestError> {
+    Ok(serde_json::from_slice::<Shape>(bytes)?.annotations.unwrap_or_default())
+}
+
 fn digest(text: &str) -> Result<BlobDigest, ManifestError> {
     text.parse().map_err(|source| ManifestError::Digest { text: text.to_owned(), source })
 }
@@ -137,6 +168,14 @@ impl Manifest {
         self.children().map(|child| &child.digest)
     }
 
+    /// Refuses types that are longer than any is: those of every manifest are in memory. One that was stored before is read all the same.
+    pub(crate) fn check_types(&self) -> Result<(), ManifestError> {
+        let types = [("mediaType", Some(&self.media_type)), ("artifactType", self.artifact_type.as_ref())];
+        let long =
+            types.into_iter().find_map(|(what, text)| Some((what, text?.len())).filter(|(_, it)| *it > TYPE_LIMIT));
+        long.map_or(Ok(()), |(what, length)| Err(ManifestError::LongType { what, length }))
+    }
+
     /// Reads a manifest's bytes, sent with the media type `content_type` if the request said one.
     pub(crate) fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, ManifestError> {
         let shape: Shape = serde_json::from_slice(bytes)?;
@@ -154,25 +193,17 @@ impl Manifest {
         };
         let config_type = shape.config.as_ref().map(|config| config.media_type.clone());
         let layers = shape.layers.unwrap_or_default();
+        let annotations = shape.annotations.unwrap_or_default();
+        let bytes_of_annotations: usize =
+            annotations.iter().map(|(key, value)| key.len().saturating_add(value.len())).sum();
         Ok(Self {
             media_type,
             size: bytes.len() as u64,
             artifact_type: shape.artifact_type.filter(|text| !text.is_empty()).or(config_type),
-            annotations: shape.annotations.unwrap_or_default(),
+            annotations: (bytes_of_annotations <= KEPT_ANNOTATIONS).then_some(annotations),
             subject: shape.subject.map(|subject| digest(&subject.digest)).transpose()?,
-            blobs: shape
-                .config
-                .iter()
-                .chain(&layers)
-                .filter(|descriptor| !descriptor.is_nondistributable())
-                .map(DescriptorShape::child)
-                .collect::<Result<_, _>>()?,
-            manifests: shape
-                .manifests
-                .unwrap_or_default()
-                .iter()
-                .map(DescriptorShape::child)
-                .collect::<Result<_, _>>()?,
+            blobs: once(shape.config.iter().chain(&layers).filter(|descriptor| !descriptor.is_nondistributable()))?,
+            manifests: once(shape.manifests.unwrap_or_default().iter())?,
         })
     }
 }
@@ -205,6 +236,26 @@ mod tests {
             r#","layers":[{{"mediaType":"application/vnd.oci.image.layer.nondistributable.v1.tar","digest":"{EMPTY}","size":9}}]"#
         );
         assert_eq!(Manifest::parse(manifest(&layer).as_bytes(), None).unwrap().blobs.len(), 1);
+    }
+
+    #[test]
+    fn what_is_long_or_said_often_is_not_kept() {
+        let annotated = |bytes: usize| manifest(&format!(r#","annotations":{{"a":"{}"}}"#, "x".repeat(bytes)));
+        let kept = Manifest::parse(annotated(4095).as_bytes(), None).unwrap();
+        assert_eq!(kept.annotations.unwrap()["a"].len(), 4095);
+        let long = annotated(4096);
+        assert_eq!(Manifest::parse(long.as_bytes(), None).unwrap().annotations, None);
+        assert_eq!(annotations_of(long.as_bytes()).unwrap()["a"].len(), 4096);
+        let layer = |size: u32| format!(r#"{{"mediaType":"a/b","digest":"{EMPTY}","size":{size}}}"#);
+        let often = manifest(&format!(r#","layers":[{0},{0},{1},{0}]"#, layer(2), layer(3)));
+        let sizes: Vec<u64> = Manifest::parse(often.as_bytes(), None).unwrap().blobs.iter().map(|it| it.size).collect();
+        assert_eq!(sizes, [2, 3]);
+        for (bytes, is_taken) in [(255, true), (256, false)] {
+            let typed = manifest(&format!(r#","artifactType":"{}""#, "x".repeat(bytes)));
+            // As it is at a start, where it was stored before.
+            let parsed = Manifest::parse(typed.as_bytes(), None).unwrap();
+            assert_eq!(parsed.check_types().is_ok(), is_taken);
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod repository;
 pub(crate) use changes::{PutManifest, Removal};
 pub(crate) use collected::Ceased;
 pub(crate) use folder::{FOLDER, FactKey, digest_of, fact_files};
-pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference};
+pub(crate) use manifest::{MANIFEST_LIMIT, Manifest, Reference, annotations_of};
 pub(crate) use name::{ParseNameError, RepositoryName, Tag};
 pub use prefix::{ParsePrefixError, Prefix};
 pub(crate) use registry::Repositories;

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use crate::app::App;
 use crate::endpoints::api::ApiError;
 use crate::endpoints::oci::OciError;
+use crate::endpoints::told_of_storage;
 use crate::http::break_connection;
 use crate::metrics::Face;
 use crate::routes::face_of;
@@ -55,7 +56,7 @@ pub(crate) async fn look_elsewhere(State(app): State<Arc<App>>, request: Request
 fn cannot_tell(face: Face, error: &io::Error) -> Response {
     match face {
         Face::Debuginfod | Face::Symbols => break_connection(&error.to_string()),
-        Face::Oci => OciError::away(error).into_response(),
-        _ => ApiError::away("servers-apart", error).into_response(),
+        Face::Oci => OciError::away(told_of_storage(error)).into_response(),
+        _ => ApiError::away("servers-apart", told_of_storage(error)).into_response(),
     }
 }

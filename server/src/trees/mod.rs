@@ -94,7 +94,7 @@ fn path_in_archive(member: &str) -> String {
 }
 
 /// By what a file that has changed is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stamp {
     /// Nanoseconds since 1970.
     modified: u128,

@@ -4,18 +4,18 @@ use std::fs::File;
 use std::io::{self, Seek as _};
 
 use super::read::{copy, extract};
-use super::{Place, Trees, path_in_archive};
-use crate::blobs::{BlobDigest, OpenBlob};
+use super::{Place, Stamp, Trees, WITHIN, path_in_archive};
+use crate::blobs::{Algorithm, BlobDigest, OpenBlob, hash_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::pool::Pool;
 
 /// Why a file of a tree is not had.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TreeError {
-    /// It was removed, or is another one now: the next scan will say which.
-    #[error("{0} is not what it was when it was read")]
-    Changed(String),
-    /// It cannot be read at this moment.
+    /// It was removed.
+    #[error("{0} is not there any more")]
+    Gone(String),
+    /// It cannot be read at this moment, or is another one than the last scan has seen: the next one will say what it answers for.
     #[error("{name}: {error}")]
     Unreadable {
         /// The file.
@@ -50,31 +50,60 @@ impl Place {
         self.root.name_of(&self.path)
     }
 
-    /// Opens what it lies in, or is. Blocks.
-    fn container(&self) -> Result<File, TreeError> {
-        let unreadable = |error| TreeError::Unreadable { name: self.name(), error };
-        match self.root.open_file(&self.path) {
-            Ok((file, stamp)) if stamp == self.stamp => Ok(file),
-            Ok(_) => Err(TreeError::Changed(self.name())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(TreeError::Changed(self.name())),
-            Err(error) => Err(unreadable(error)),
-        }
+    fn unreadable(&self, error: io::Error) -> TreeError {
+        TreeError::Unreadable { name: self.name(), error }
     }
 
-    /// Opens a file that lies there by itself. Blocks.
+    fn is_another(&self) -> TreeError {
+        self.unreadable(io::Error::other("it is not what it was when it was read"))
+    }
+
+    /// Opens what it lies in, or is, with what is known of it now. Blocks.
+    fn container(&self) -> Result<(File, Stamp), TreeError> {
+        self.root.open_file(&self.path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => TreeError::Gone(self.name()),
+            _ => self.unreadable(error),
+        })
+    }
+
+    /// Opens a file that lies there by itself. One that was touched is read, as its bytes may be the same. Blocks.
     pub(crate) fn open(&self) -> Result<OpenBlob, TreeError> {
-        let file = self.container()?;
+        let (mut file, stamp) = self.container()?;
+        // Before it is read: what is written to it later is seen when it is sent.
         let modified = file.metadata().ok().and_then(|metadata| metadata.modified().ok());
+        if stamp != self.stamp {
+            let is_same = match self.root.is_same(&self.path, stamp, &self.sha256) {
+                Some(known) => known,
+                None if stamp.size != self.size => false,
+                None => {
+                    let read = hash_file(&mut file, Algorithm::Sha256);
+                    let (hasher, _) = read.map_err(|error| self.unreadable(error))?;
+                    file.rewind().map_err(|error| self.unreadable(error))?;
+                    let is_same = hasher.finish() == BlobDigest::from_sha256(self.sha256);
+                    self.root.note(&self.path, stamp, &self.sha256, is_same);
+                    is_same
+                }
+            };
+            if !is_same {
+                return Err(self.is_another());
+            }
+        }
         Ok(OpenBlob { file, size: self.size, modified })
     }
 
     /// Copies it. Blocks.
     fn write(&self, to: &mut File) -> io::Result<Note> {
-        let mut container = self.container().map_err(io::Error::other)?;
+        // Whatever it is now, it holds the file or does not.
+        let (mut container, stamp) = self.container().map_err(io::Error::other)?;
+        let name = if self.is_plain() { self.path.clone() } else { format!("{}{WITHIN}{}", self.path, self.member) };
+        if self.root.is_same(&name, stamp, &self.sha256) == Some(false) {
+            return Err(io::Error::other(self.is_another()));
+        }
         let copied = if self.is_plain() { Some(copy(&mut container, to)?) } else { self.take_out(&mut container, to)? };
         let same = copied.is_some_and(|copied| self.is_of(copied));
         if !same {
-            return Err(io::Error::other(TreeError::Changed(self.name())));
+            self.root.note(&name, stamp, &self.sha256, false);
+            return Err(io::Error::other(self.is_another()));
         }
         Ok(Note { sha256: self.sha256(), headers: Vec::new() })
     }

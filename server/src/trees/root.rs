@@ -1,8 +1,10 @@
 //! One directory, opened once: every file is opened below that handle, so that no link and no `..` leads out.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirEntry, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
@@ -20,7 +22,15 @@ pub(super) struct Root {
     place: String,
     /// Device and inode, which no other directory has while this one is open.
     identity: (u64, u64),
+    /// Of files that were touched since they were read: whether they have the same bytes still.
+    touched: Mutex<HashMap<Touched, bool>>,
 }
+
+/// A file below the root, or a member of one, with what is known of it now, and the digest that it had.
+type Touched = (String, Stamp, [u8; 32]);
+
+/// Such files that are remembered.
+const REMEMBERED: usize = 4096;
 
 impl Root {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
@@ -29,7 +39,7 @@ impl Root {
         let dir = Dir::open_ambient_dir(place, ambient_authority())?;
         let metadata = dir.dir_metadata()?;
         let identity = (metadata.dev(), metadata.ino());
-        Ok(Self { dir, place: format!("{}/", place.trim_end_matches('/')), identity })
+        Ok(Self { dir, place: format!("{}/", place.trim_end_matches('/')), identity, touched: Mutex::default() })
     }
 
     /// Whether this is that directory, under the same path.
@@ -45,6 +55,24 @@ impl Root {
     /// The path below it of a name in the index.
     pub(super) fn inside<'n>(&self, name: &'n str) -> Option<&'n str> {
         name.strip_prefix(self.place.as_str())
+    }
+
+    /// Whether a file that was touched has these bytes all the same; `None` where nobody has read it since.
+    pub(super) fn is_same(&self, path: &str, stamp: Stamp, sha256: &[u8; 32]) -> Option<bool> {
+        self.touched().get(&(path.to_owned(), stamp, *sha256)).copied()
+    }
+
+    /// What was found, so that it is read once and not for everybody who asks.
+    pub(super) fn note(&self, path: &str, stamp: Stamp, sha256: &[u8; 32], is_same: bool) {
+        let mut touched = self.touched();
+        if touched.len() >= REMEMBERED {
+            touched.clear();
+        }
+        touched.insert((path.to_owned(), stamp, *sha256), is_same);
+    }
+
+    fn touched(&self) -> MutexGuard<'_, HashMap<Touched, bool>> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a regular file. A pipe that nobody writes to would hold us for ever, so nothing waits.

@@ -6,11 +6,14 @@ use futures_util::future::join_all;
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 use symseal_module::DebugId;
+use tokio::time::Instant;
 
 use super::{Hops, Upstreams};
 
 /// Bytes of an answer: more than ten thousand results of the longest usual names.
 const ANSWER_LIMIT: usize = 8 << 20;
+/// Questions under way at once: their answers are gathered in memory.
+pub(super) const AT_ONCE: usize = 8;
 /// The longest name or path, in bytes: that of an operating system.
 const NAME_LIMIT: usize = 4096;
 
@@ -54,6 +57,11 @@ impl Upstreams {
             return (Vec::new(), false);
         }
         let path = format!("metadata?{query}");
+        let until = Instant::now() + time;
+        let Ok(Ok(_place)) = tokio::time::timeout_at(until, self.asking.acquire()).await else {
+            tracing::debug!("the upstreams are asked as much as they may be: this question is not");
+            return (Vec::new(), false);
+        };
         let asked = self.servers.iter().map(|server| {
             let path = &path;
             async move {
@@ -68,7 +76,7 @@ impl Upstreams {
                         status => Err(format!("answered {status}")),
                     }
                 };
-                match tokio::time::timeout(time, told).await {
+                match tokio::time::timeout_at(until, told).await {
                     Ok(told) => told,
                     Err(_) => Err(format!("no answer within {} s", time.as_secs())),
                 }

@@ -28,6 +28,8 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use tokio::sync::Semaphore;
+
 use crate::file_cache::{CacheKey, CachedFile, FileCache};
 use crate::origins::Patience;
 use crate::pool::Pool;
@@ -68,6 +70,8 @@ pub(crate) struct Upstreams {
     servers: Vec<Arc<UpstreamServer>>,
     http: reqwest::Client,
     patience: Patience,
+    /// Questions that all servers are asked which files they have.
+    asking: Semaphore,
     cache: Arc<FileCache>,
     taken_down: Arc<TakenDown>,
     pool: Pool,
@@ -100,6 +104,7 @@ impl Upstreams {
             servers: servers.collect::<Result<_, _>>()?,
             http: server::client(patience)?,
             patience,
+            asking: Semaphore::new(metadata::AT_ONCE),
             cache,
             taken_down,
             pool,

@@ -1,5 +1,7 @@
 //! `/metadata` of servers that ask other servers: what all of them have, and whether that is all.
 
+use std::time::Duration;
+
 use crate::support::debuginfod::Debuginfod;
 use crate::support::programs::{has, publish};
 use crate::support::upstreams::{Does, Told, answer_with, asking, compile};
@@ -118,4 +120,21 @@ async fn servers_that_ask_each_other_for_names_come_to_an_end() {
     let _second = Running::start_at(&root.path().join("b"), address, &asking(&[first.url("")])).await;
     let found = metadata(&first, "key=glob&value=*").await;
     assert_eq!(found, json!({ "results": [], "complete": false }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_many_questions_go_to_other_servers_at_once() {
+    let root = tempfile::tempdir().unwrap();
+    let told = Told::does(Does::SendsLater(Duration::from_secs(20), Vec::new())).await;
+    let near = Running::start_with(&root.path().join("data"), &asking(std::slice::from_ref(&told.url))).await;
+    let questions = (0..20).map(|at| {
+        let url = near.url(&format!("/metadata?key=file&value=app-{at}"));
+        tokio::spawn(async move { http().get(url).send().await.unwrap().json::<Value>().await.unwrap() })
+    });
+    let questions: Vec<_> = questions.collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(told.asked(), 8);
+    for question in questions {
+        assert_eq!(question.await.unwrap(), serde_json::json!({ "results": [], "complete": false }));
+    }
 }

@@ -1,6 +1,6 @@
 //! Bytes of one upload, and bytes of one caller in an hour.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use reqwest::header::{AUTHORIZATION, CONTENT_RANGE, RETRY_AFTER, VARY};
 use reqwest::{Body, Client, Response, StatusCode};
@@ -9,8 +9,10 @@ use symseal_bundle::Digest;
 use symseal_seal::UtcSeconds;
 use symseal_server::tokens::{NewToken, Tokens};
 use symseal_server::{AccessConfig, Config, LimitsConfig};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
-use crate::support::{Running, http, noise};
+use crate::support::{Running, http, noise, put_manifest};
 
 const LIMIT: usize = 1 << 20;
 
@@ -182,5 +184,74 @@ async fn who_has_sent_its_bytes_may_read_and_is_told_when_to_send_again() {
     assert_eq!(read.status(), StatusCode::OK);
     // A server that stops waits for who is being sent something.
     assert!(read.bytes().await.unwrap() == bytes);
+    server.stop().await;
+}
+
+/// Sends a part of what it announced, and then nothing more.
+async fn stalled(server: &Running, announced: usize, sent: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head = format!("POST /api/v1/resolve HTTP/1.1\r\nHost: a\r\nContent-Length: {announced}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // One that is refused may be closed before all is sent.
+    let _ = stream.write_all(&vec![b' '; sent]).await;
+    stream
+}
+
+/// What the server says within a moment.
+async fn said(mut stream: TcpStream) -> (TcpStream, String) {
+    let (mut answer, mut block) = (String::new(), [0; 4096]);
+    let moment = Duration::from_millis(500);
+    while let Ok(Ok(read @ 1..)) = tokio::time::timeout(moment, stream.read(&mut block)).await {
+        answer.push_str(&String::from_utf8_lossy(&block[..read]));
+    }
+    (stream, answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_that_do_not_come_on_take_so_much_memory_and_who_comes_then_is_told_to_come_again() {
+    let root = tempfile::tempdir().unwrap();
+    let (server, http) = (start(&root, LimitsConfig::default()).await, http());
+    let subject = put_manifest(&http, &server, "r", &serde_json::json!({})).await.unwrap();
+    let long = "x".repeat(200_000);
+    let referring = serde_json::json!({ "subject": subject, "annotations": { "note": long } });
+    put_manifest(&http, &server, "r", &referring).await.unwrap();
+    let referrers = server.url(&format!("/v2/r/referrers/{}", subject["digest"].as_str().unwrap()));
+    assert_eq!(http.get(&referrers).send().await.unwrap().status(), StatusCode::OK);
+    let small = serde_json::json!({ "platform": "linux", "debug_id": "abcd", "addresses": ["0x1"] });
+    let resolve = server.url("/api/v1/resolve");
+    let padded = format!("{}{small}", " ".repeat(100_000));
+
+    // There is room for 256 MiB, in which no more than 51 of the first have room, and for each of them 8 MiB are kept at most. The others take the rest.
+    let mut kept = Vec::new();
+    for (many, sent, least, most) in [(60, 5 << 20, 32, 51), (40, 300_000, 0, 39), (12, 100_000, 0, 11)] {
+        let mut streams = Vec::new();
+        for _ in 0..many {
+            streams.push(stalled(&server, 8 << 20, sent).await);
+        }
+        let answers = futures_util::future::join_all(streams.into_iter().map(said)).await;
+        let refused: Vec<&String> = answers.iter().map(|(_, said)| said).filter(|said| !said.is_empty()).collect();
+        assert!((least..=most).contains(&(many - refused.len())), "{sent}: {refused:?}");
+        for answer in refused {
+            let is_passing = answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 5");
+            assert!(is_passing && answer.contains("out-of-memory"), "{answer}");
+        }
+        kept.extend(answers);
+    }
+    // Nobody else may take more either, by whatever way; and what is small is answered as ever.
+    let refused = http.post(&resolve).body(padded.clone()).send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let refused = http.get(&referrers).send().await.unwrap();
+    assert!(refused.headers().contains_key(RETRY_AFTER));
+    assert_eq!(error(refused).await.1, "UNAVAILABLE");
+    assert_eq!(put_manifest(&http, &server, "r", &referring).await.unwrap_err(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(http.post(&resolve).json(&small).send().await.unwrap().status(), StatusCode::OK);
+
+    drop(kept);
+    let until = Instant::now() + Duration::from_secs(10);
+    while http.post(&resolve).body(padded.clone()).send().await.unwrap().status() != StatusCode::OK {
+        assert!(Instant::now() < until, "the room is not free again");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(http.get(&referrers).send().await.unwrap().status(), StatusCode::OK);
     server.stop().await;
 }

@@ -275,3 +275,42 @@ async fn gdb_and_debuginfod_find_get_what_curl_uploads() {
         assert!(said.contains("app.c") && said.contains("Line 1"), "{said}");
     }
 }
+
+#[tokio::test]
+async fn addresses_are_named_by_the_code_id_of_a_program_that_was_uploaded_or_lies_in_a_directory() {
+    let fixture = Fixture::new().await;
+    let tree = fixture.root.path().join("windows");
+    let Some((dll, pdb)) = windows_library(&tree, LIBRARY) else { return };
+    let data = fixture.root.path().join("other");
+    let origins = symseal_server::Origins { trees: vec![tree], ..Default::default() };
+    let in_place = Running::start_with(&data, &origins).await;
+    let told = output("llvm-readobj", &["--coff-exports", text(&dll)]);
+    let export = told.split_once("Name: start").unwrap().1;
+    let start: u64 = u64::from_str_radix(value(export, "RVA:").trim_start_matches("0x"), 16).unwrap();
+    let ask = async |server: &Running, file: &str| -> Value {
+        let body = serde_json::json!({
+            "platform": "windows", "code_id": code_id(&dll), "code_file": file,
+            "address_kind": "rva", "addresses": [format!("{start:#x}")],
+        });
+        fixture.http.post(server.url("/api/v1/resolve")).json(&body).send().await.unwrap().json().await.unwrap()
+    };
+    assert_eq!(ask(&fixture.server, "Native.dll").await["reason"], "not-in-bundle");
+    for file in [&dll, &pdb] {
+        uploaded(&fixture, file).await;
+    }
+    let (guid, age) = guid_and_age(&pdb);
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    for server in [&fixture.server, &in_place] {
+        let answer = loop {
+            let answer = ask(server, "native.DLL").await;
+            if answer["reason"].is_null() || std::time::Instant::now() > until {
+                break answer;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        assert_eq!(answer["frames"][0]["frames"][0]["function"], "start", "{answer}");
+        let id = answer["debug_id"].as_str().unwrap().to_uppercase();
+        assert_eq!(id, format!("{}-{age:X}", guid.to_uppercase()), "{answer}");
+        assert_eq!(ask(server, "other.dll").await["reason"], "not-in-bundle");
+    }
+}

@@ -1,6 +1,6 @@
 //! What the registry answers beside what the conformance suite asks: bounds, pages, filters, mounts, deletion.
 
-use crate::support::{Running, http};
+use crate::support::{Running, http, put_manifest};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, LINK, RANGE};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
@@ -258,4 +258,44 @@ async fn a_mount_takes_what_the_named_repository_has_and_nothing_else() {
     assert_eq!((part.status(), part.text().await.unwrap()), (StatusCode::PARTIAL_CONTENT, "bytes".to_owned()));
     // Without a name, from wherever it is.
     assert_eq!(mount(format!("mount={digest}")).await.unwrap().status(), StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn annotations_that_are_long_are_listed_as_they_were_sent_and_types_that_are_long_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let (http, mut server) = (http(), Running::start(root.path()).await);
+    let subject = put_manifest(&http, &server, "r", &json!({})).await.unwrap();
+    let mut expected: Vec<(String, Value)> = Vec::new();
+    // Fewer bytes than are kept in memory, more, and so many that a page has no room for two.
+    for (at, bytes) in [100, 5_000, 1_500_000, 1_500_001].into_iter().enumerate() {
+        let annotations = json!({ "note": "x".repeat(bytes), "at": at.to_string() });
+        let referring = json!({ "subject": subject, "annotations": annotations });
+        let descriptor = put_manifest(&http, &server, "r", &referring).await.unwrap();
+        expected.push((descriptor["digest"].as_str().unwrap().to_owned(), annotations));
+    }
+    expected.sort_by(|one, other| one.0.cmp(&other.0));
+    for _ in 0..2 {
+        let (mut found, mut pages) = (Vec::new(), 0);
+        let mut next = Some(format!("/v2/r/referrers/{}", subject["digest"].as_str().unwrap()));
+        while let Some(path) = next {
+            let answer = http.get(server.url(&path)).send().await.unwrap();
+            next = answer.headers().get(LINK).map(|link| {
+                let link = link.to_str().unwrap().trim_start_matches('<');
+                link.split_once('>').unwrap().0.to_owned()
+            });
+            let index: Value = answer.json().await.unwrap();
+            for it in index["manifests"].as_array().unwrap() {
+                found.push((it["digest"].as_str().unwrap().to_owned(), it["annotations"].clone()));
+            }
+            pages += 1;
+        }
+        assert!(found == expected && pages > 1, "{pages} pages with {} referrers", found.len());
+        // What was read again at a start is listed as well.
+        server.stop().await;
+        server = Running::start(root.path()).await;
+    }
+    let typed = |bytes: usize| json!({ "artifactType": "x".repeat(bytes) });
+    put_manifest(&http, &server, "r", &typed(255)).await.unwrap();
+    assert_eq!(put_manifest(&http, &server, "r", &typed(256)).await.unwrap_err(), StatusCode::BAD_REQUEST);
+    server.stop().await;
 }

@@ -164,6 +164,49 @@ async fn files_of_a_directory_that_the_operator_names_are_sources_and_nothing_be
 }
 
 #[tokio::test]
+async fn files_of_such_a_directory_are_sources_of_files_without_a_bundle_for_those_who_may_have_the_files() {
+    if !has("cc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().canonicalize().unwrap();
+    let (sources, tree) = (folder.join("sources"), folder.join("tree"));
+    std::fs::create_dir_all(&sources).unwrap();
+    std::fs::create_dir_all(&tree).unwrap();
+    std::fs::write(sources.join("a.c"), "below").unwrap();
+    let (_, loose) = compile(&folder, "loose", "abcdef01", &[]);
+    let (_, in_place) = compile(&folder, "in-place", "abcdef02", &[]);
+    std::fs::copy(&in_place, tree.join("in-place")).unwrap();
+    let origins = Origins { source_roots: vec![sources], trees: vec![tree], ..Origins::default() };
+    let server = Running::start_with(&folder.join("data"), &origins).await;
+    let http = http();
+    let put = http.put(server.url("/api/v1/symbols?name=loose")).body(std::fs::read(&loose).unwrap());
+    assert_eq!(put.send().await.unwrap().status(), StatusCode::CREATED);
+    let get = async |path: &str| http.get(server.url(path)).send().await.unwrap();
+    for _ in 0..300 {
+        if get("/buildid/abcdef02/executable").await.status() == StatusCode::OK {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    for path in ["/buildid/abcdef01/source/a.c", "/buildid/abcdef02/source/a.c", "/s/loose/buildid/abcdef01/source/a.c"]
+    {
+        let answer = get(path).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        assert_eq!(answer.text().await.unwrap(), "below", "{path}");
+    }
+    // Of what nobody has, or not there where it is asked for.
+    for path in [
+        "/buildid/abcdef03/source/a.c",
+        "/s/app/buildid/abcdef01/source/a.c",
+        "/s/app/buildid/abcdef02/source/a.c",
+        "/buildid/abcdef01/source/b.c",
+    ] {
+        assert_eq!(get(path).await.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn metadata_lists_files_by_name_pattern_and_id() {
     if !has("cc") {
         return;
@@ -194,6 +237,12 @@ async fn metadata_lists_files_by_name_pattern_and_id() {
         ("key=buildid&value=xyz", vec![]),
     ] {
         assert_eq!(ask(query).await, serde_json::json!({"results": expected, "complete": true}), "{query}");
+    }
+    // Below a prefix of repositories: there, and nowhere else.
+    for (prefix, expected) in [("app", both.to_vec()), ("other", vec![])] {
+        let answer: Value =
+            fixture.get(&format!("/s/{prefix}/metadata?key=file&value=full")).await.json().await.unwrap();
+        assert_eq!(answer, serde_json::json!({"results": expected, "complete": true}), "{prefix}");
     }
     for query in ["", "key=other&value=x", "key=file", "value=full"] {
         assert_eq!(fixture.get(&format!("/metadata?{query}")).await.status(), StatusCode::BAD_REQUEST, "{query}");

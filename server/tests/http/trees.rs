@@ -426,8 +426,50 @@ async fn a_file_that_is_written_to_while_it_is_sent_is_not_sent_to_its_end() {
         }
     };
     assert!(broken && received < bytes.len(), "{received} bytes");
-    // It is another file than the one that was read.
-    assert_eq!(get(&http, &server, path).await.0, StatusCode::NOT_FOUND);
+    // It is another file than the one that was read; what it answers for is not known before the next look.
+    assert!(http.get(server.url(path)).send().await.is_err());
+    server.stop().await;
+}
+
+/// Clients keep "not found" for ten minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_touched_is_served_still_and_only_what_is_gone_is_not_found() {
+    if !has_tools() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
+    std::fs::create_dir_all(&work).unwrap();
+    let [plain, packed] = ["aaaa0031", "aaaa0032"].map(|id| program(&work, id));
+    let file = copy(&plain.whole, tree.join("plain"));
+    let archive = tree.join("packed.tar.gz");
+    run("tar", &["-czf", text(&archive), "-C", text(&work), packed.id]);
+    let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[&tree]) };
+    let server = Running::start_with(&folder.path().join("data"), &hour).await;
+    let http = http();
+    let [of_plain, of_packed] = [&plain, &packed].map(|it| format!("/buildid/{}/executable", it.id));
+    wait(&http, &server, &of_plain, StatusCode::OK).await;
+    let touch = |path: &Path| {
+        let later = std::time::SystemTime::now() + Duration::from_secs(100);
+        std::fs::File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
+    };
+    touch(&file);
+    touch(&archive);
+    for _ in 0..2 {
+        assert!(get(&http, &server, &of_plain).await.1 == std::fs::read(&plain.whole).unwrap());
+    }
+    assert!(get(&http, &server, &of_packed).await.1 == std::fs::read(&packed.whole).unwrap());
+    // Other bytes, as many and more.
+    let mut other = std::fs::read(&plain.whole).unwrap();
+    let last = other.len() - 1;
+    other[last] ^= 1;
+    for more in [0, 7] {
+        other.resize(other.len() + more, 0);
+        std::fs::write(&file, &other).unwrap();
+        assert!(http.get(server.url(&of_plain)).send().await.is_err());
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(get(&http, &server, &of_plain).await.0, StatusCode::NOT_FOUND);
     server.stop().await;
 }
 

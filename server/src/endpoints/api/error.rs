@@ -9,7 +9,8 @@ use serde_json::json;
 
 use crate::access::Grant;
 use crate::blobs::NotGiven;
-use crate::endpoints::RETRY_AFTER;
+use crate::endpoints::{RETRY_AFTER, told_of_database, told_of_storage};
+use crate::http::{NoRoom, NotGathered};
 use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
 use crate::store::StoreError;
@@ -62,28 +63,24 @@ impl From<io::Error> for ApiError {
         if NotGiven::is_why(&error) {
             return Self::new(StatusCode::GONE, "taken-down", error);
         }
+        let told = told_of_storage(&error);
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
-                StatusCode::INSUFFICIENT_STORAGE,
-                "storage-full",
-                format!("the server's disk is full, nothing was stored: free space or use another server ({error})"),
-            ),
-            io::ErrorKind::HostUnreachable => Self::away("storage-away", error),
-            _ => Self::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "storage-failed",
-                format!("the server cannot use its data directory: {error}"),
-            ),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", told)
+            }
+            io::ErrorKind::HostUnreachable => Self::away("storage-away", told),
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "storage-failed", told),
         }
     }
 }
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
+        let told = told_of_database(&error);
         match error {
-            StoreError::Full(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", error),
-            StoreError::Away(_) => Self::away("database-away", error),
-            StoreError::Failed(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "database-failed", error),
+            StoreError::Full(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", told),
+            StoreError::Away(_) => Self::away("database-away", told),
+            StoreError::Failed(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "database-failed", told),
         }
     }
 }
@@ -106,6 +103,23 @@ impl From<OverQuota> for ApiError {
 impl From<IsTakenDown> for ApiError {
     fn from(error: IsTakenDown) -> Self {
         Self::new(StatusCode::FORBIDDEN, "taken-down", error)
+    }
+}
+
+impl From<NoRoom> for ApiError {
+    fn from(error: NoRoom) -> Self {
+        Self::away("out-of-memory", error)
+    }
+}
+
+impl From<NotGathered> for ApiError {
+    fn from(error: NotGathered) -> Self {
+        match error {
+            NotGathered::TooLarge => Self::new(StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", error),
+            NotGathered::Stalled => Self::new(StatusCode::REQUEST_TIMEOUT, "body-too-slow", error),
+            NotGathered::Broken(_) => Self::new(StatusCode::BAD_REQUEST, "body-broken", error),
+            NotGathered::NoRoom(full) => full.into(),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -18,8 +18,9 @@ use super::ApiError;
 use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::ingest::{breakpad_ids, parse_breakpad_id};
-use crate::made_tables::{MadeTable, made_table};
+use crate::http::NotGathered;
+use crate::ingest::{answers, breakpad_ids, parse_breakpad_id};
+use crate::made_tables::{FileBytes, MadeTable, made_table, tree_copy};
 use crate::releases::read_symbol_index;
 use crate::seals::Verdict;
 
@@ -226,27 +227,35 @@ pub(crate) async fn post(
     Extension(caller): Extension<Caller>,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = to_bytes(body, BODY_LIMIT).await.map_err(|_| {
-        let message =
-            format!("expected a body of at most {BODY_LIMIT} bytes that comes to its end: ask in several requests");
-        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message)
+    let body = app.memory.gather(body, BODY_LIMIT).await.map_err(|why| match why {
+        NotGathered::TooLarge => {
+            let message = format!("expected a body of at most {BODY_LIMIT} bytes: ask in several requests");
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message)
+        }
+        why => why.into(),
     })?;
     let (shared, scope) = (Arc::clone(&app), Scope::default().readable_by(&caller));
-    let (request, found, scope) = app
+    // What was read of the body takes as much as it did, until it is answered.
+    let (request, found, scope, _room) = app
         .naming
         .run(move || -> Result<_, ApiError> {
             let request = Request::read(&body)?;
             let found = find(&shared, &scope, &request)?;
-            Ok((request, found, scope))
+            Ok((request, found, scope, body.into_room()))
         })
         .await??;
+    let (request, found) = match (&found, &request.id) {
+        (None, None) => find_by_image(&app, &scope, request).await?,
+        _ => (request, found),
+    };
     let made = match (&found, request.id.clone()) {
         (None, Some(id)) => made(&app, &scope, &id).await?,
         _ => Made::Nothing,
     };
     let shared = Arc::clone(&app);
     let text = app.naming.run(move || resolve(&shared, &request, found, made)).await??;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response())
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], app.memory.answer(text)?)
+        .into_response())
 }
 
 /// The table of the module that is asked for.
@@ -279,6 +288,39 @@ fn id_of_code(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<
         .iter()
         .find(|(_, module)| same(module.code_id.as_ref(), code_id) && same(Some(&module.name), code_file));
     Ok(found.and_then(|(id, _)| id.parse().ok()))
+}
+
+/// [`find`] by a PE file with the code id that came without a bundle.
+async fn find_by_image(
+    app: &Arc<App>,
+    scope: &Scope,
+    mut request: Request,
+) -> io::Result<(Request, Option<(DebugId, Candidate)>)> {
+    let Some((image, name)) = image_of_code(app, scope, &request).await? else { return Ok((request, None)) };
+    let (shared, scope) = (Arc::clone(app), scope.clone());
+    let find = move || {
+        let image = image.map(&shared.blobs)?;
+        // One that cannot be read any more has no id.
+        request.id = answers(&image, &name).into_iter().flatten().find_map(|answer| match answer.key {
+            Key::Id(id) => Some(id),
+            _ => None,
+        });
+        let found = find(&shared, &scope, &request)?;
+        Ok((request, found))
+    };
+    app.naming.run(find).await.map_err(io::Error::other)?
+}
+
+/// The PE file with a code id that was uploaded, else the one that lies in a tree, which is for those who may read everything; with its name.
+async fn image_of_code(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<(FileBytes, String)>> {
+    let (Some(code_id), Some(code_file)) = (&request.code_id, &request.code_file) else { return Ok(None) };
+    let (key, kind) = (Key::image(code_file, code_id), FileKind::Executable);
+    if let Some(file) = app.debug_files.find_in(scope, &key, kind) {
+        return Ok(Some((FileBytes::Blob(file.digest), file.name)));
+    }
+    let trees = app.trees.get().filter(|_| scope.is_everything());
+    let Some(place) = trees.and_then(|trees| trees.find(&key, kind).into_iter().next()) else { return Ok(None) };
+    Ok(Some((FileBytes::Copy(tree_copy(app, &place).await?), place.file)))
 }
 
 /// What came of making a table of a file without a bundle.

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use axum::Json;
-use axum::http::{Method, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
 use serde_json::json;
 use symseal_module::DebugId;
 
@@ -72,15 +71,36 @@ pub(crate) async fn answer(
             _ => (Vec::new(), true),
         }
     };
-    let shared = app.clone();
-    let searched = app.pool.run(move || search(&shared, &scope, &wanted));
+    let searched = async {
+        // What other servers acknowledged before this question is part of the answer.
+        let caught_up = match tokio::time::timeout(TIME_LIMIT, app.catch_up()).await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "what other servers have is not known: the answer says that it is not complete");
+                false
+            }
+            Err(_) => false,
+        };
+        let shared = app.clone();
+        let searched = app.pool.run(move || search(&shared, &scope, &wanted)).await;
+        searched.map(|(found, complete)| (found, complete && caught_up))
+    };
     let (searched, (told, is_all)) = tokio::join!(searched, asked);
     match searched {
         Ok((mut found, complete)) => {
             found.extend(told);
             let complete = complete && is_all && found.len() <= RESULT_LIMIT;
             let results: Vec<_> = found.into_iter().take(RESULT_LIMIT).collect();
-            Json(json!({ "results": results, "complete": complete })).into_response()
+            // Any status would be kept as "there is nothing".
+            match app.memory.answer(json!({ "results": results, "complete": complete }).to_string().into_bytes()) {
+                Ok(body) => {
+                    let mut response = Response::new(body);
+                    let json = HeaderValue::from_static("application/json");
+                    response.headers_mut().insert(header::CONTENT_TYPE, json);
+                    response
+                }
+                Err(full) => break_connection(&full.to_string()),
+            }
         }
         Err(error) => break_connection(&error.to_string()),
     }

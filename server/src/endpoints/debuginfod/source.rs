@@ -1,5 +1,5 @@
-//! `/buildid/<id>/source/<path>`: a source file, out of the sources artifacts of bundles that have the id, or below a directory that the
-//! operator named.
+//! `/buildid/<id>/source/<path>`: a source file, out of the sources artifacts of bundles that have the id, or, where a file here has it, below
+//! a directory that the operator named.
 
 use std::io::{self, Seek as _, SeekFrom};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use axum::response::Response;
 use super::{Answering, FILE, SHA256, SIZE, too_large};
 use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, NotGiven, OpenBlob, hash_file};
-use crate::debug_files::{Key, Scope};
+use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::BY_ID;
 use crate::http::{FileAnswer, break_connection, file_response};
 use crate::sources::FoundSource;
@@ -28,7 +28,9 @@ enum Found {
 pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Option<Response> {
     let Answering { app, scope, method, request, .. } = *asked;
     let bundles = app.debug_files.bundles_of(scope, id);
-    if bundles.is_empty() {
+    if bundles.is_empty()
+        && !(app.source_roots.get().is_some_and(|roots| !roots.is_empty()) && has_file(app, scope, id))
+    {
         return None;
     }
     let (shared, asking, wanted) = (Arc::clone(app), scope.clone(), path.to_owned());
@@ -72,6 +74,15 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
         return Some(refused);
     }
     Some(file_response(&app.pool, method, request, answer))
+}
+
+/// Whether a file that came without a bundle has the id: one that was uploaded, or lies in a tree, which is for those who may read everything.
+fn has_file(app: &App, scope: &Scope, id: &Key) -> bool {
+    let trees = app.trees.get().filter(|_| scope.is_everything());
+    [FileKind::Debuginfo, FileKind::Executable].into_iter().any(|kind| {
+        app.debug_files.find_in(scope, id, kind).is_some()
+            || trees.is_some_and(|trees| !trees.find(id, kind).is_empty())
+    })
 }
 
 /// The file out of the sources of a bundle, unless it is taken down.

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::StreamExt as _;
 use symseal_seal::entry::{ENTRY_REQUEST_LIMIT, EntryRequestError, HashedRekordRequest};
 
 use super::LogApiError;
@@ -14,6 +12,7 @@ use super::files::no_log;
 use crate::access::shown_token;
 use crate::app::App;
 use crate::clock::now;
+use crate::http::NotGathered;
 use crate::tokens::{Grant, TokenInfo, TokenSecret};
 
 /// 201 with the entry and its proof, once it is durable; 409 with its index where it stands already.
@@ -22,7 +21,7 @@ pub(crate) async fn post(State(app): State<Arc<App>>, request: Request) -> Resul
     let (parts, body) = request.into_parts();
     // Before the body: who has no token sends none.
     let token = holder(&app, &parts.headers).await?;
-    let bytes = receive(body).await?;
+    let bytes = app.memory.gather(body, ENTRY_REQUEST_LIMIT).await.map_err(|why| not_gathered(&why))?;
     let entry = app.pool.run(move || check(&bytes, &token)).await??;
     let appended = log.append(entry.clone()).await?;
     if appended.duplicate {
@@ -51,19 +50,16 @@ async fn holder(app: &App, headers: &HeaderMap) -> Result<TokenInfo, LogApiError
     Ok(token)
 }
 
-async fn receive(body: Body) -> Result<Vec<u8>, LogApiError> {
-    let mut bytes = Vec::new();
-    let mut body = body.into_data_stream();
-    while let Some(chunk) = body.next().await {
-        let chunk =
-            chunk.map_err(|error| LogApiError::new(StatusCode::BAD_REQUEST, format!("the body broke off: {error}")))?;
-        if bytes.len() + chunk.len() > ENTRY_REQUEST_LIMIT {
+fn not_gathered(why: &NotGathered) -> LogApiError {
+    match why {
+        NotGathered::TooLarge => {
             let message = format!("expected a request of at most {ENTRY_REQUEST_LIMIT} bytes, found more");
-            return Err(LogApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
+            LogApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
         }
-        bytes.extend_from_slice(&chunk);
+        NotGathered::Stalled => LogApiError::new(StatusCode::REQUEST_TIMEOUT, why),
+        NotGathered::Broken(_) => LogApiError::new(StatusCode::BAD_REQUEST, why),
+        NotGathered::NoRoom(_) => LogApiError::busy(why),
     }
-    Ok(bytes)
 }
 
 /// The entry's body, if the request is sound, its key is the token's, and its signature holds.

@@ -5,6 +5,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use crate::endpoints::told_of_database;
 use crate::log::AppendError;
 use crate::pool::JobLost;
 use crate::store::StoreError;
@@ -84,8 +85,8 @@ impl From<AppendError> for LogApiError {
 impl From<StoreError> for LogApiError {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Away(_) => Self::busy(error),
-            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
+            StoreError::Away(_) => Self::busy(told_of_database(&error)),
+            _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, told_of_database(&error)),
         }
     }
 }

@@ -8,7 +8,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::blobs::{NotGiven, ParseDigestError, UploadError};
-use crate::endpoints::RETRY_AFTER;
+use crate::endpoints::{RETRY_AFTER, told_of_storage};
+use crate::http::{NoRoom, NotGathered};
 use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
 use crate::takedown::IsTakenDown;
@@ -20,6 +21,7 @@ pub(crate) enum Code {
     BlobUploadInvalid,
     BlobUploadOutOfOrder,
     BlobUploadUnknown,
+    BodyTooSlow,
     Conflict,
     Denied,
     DeniedToCaller,
@@ -49,6 +51,8 @@ impl Code {
             Self::BlobUploadInvalid => (StatusCode::BAD_REQUEST, "BLOB_UPLOAD_INVALID"),
             Self::BlobUploadOutOfOrder => (StatusCode::RANGE_NOT_SATISFIABLE, "BLOB_UPLOAD_INVALID"),
             Self::BlobUploadUnknown => (StatusCode::NOT_FOUND, "BLOB_UPLOAD_UNKNOWN"),
+            // The specification has no code for it.
+            Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "DENIED"),
             Self::Conflict => (StatusCode::CONFLICT, "DENIED"),
             Self::Denied => (StatusCode::METHOD_NOT_ALLOWED, "DENIED"),
             Self::DeniedToCaller => (StatusCode::FORBIDDEN, "DENIED"),
@@ -125,13 +129,28 @@ impl From<io::Error> for OciError {
         if NotGiven::is_why(&error) {
             return Self::new(Code::BlobUnknown, error);
         }
+        let told = told_of_storage(&error);
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(
-                Code::InsufficientStorage,
-                format!("the server's disk is full, nothing was stored: free space or use another server ({error})"),
-            ),
-            io::ErrorKind::HostUnreachable => Self::away(error),
-            _ => Self::new(Code::Unknown, format!("the server cannot use its data directory: {error}")),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(Code::InsufficientStorage, told),
+            io::ErrorKind::HostUnreachable => Self::away(told),
+            _ => Self::new(Code::Unknown, told),
+        }
+    }
+}
+
+impl From<NoRoom> for OciError {
+    fn from(error: NoRoom) -> Self {
+        Self::away(error)
+    }
+}
+
+impl From<NotGathered> for OciError {
+    fn from(error: NotGathered) -> Self {
+        match error {
+            NotGathered::TooLarge => Self::new(Code::TooLarge, error),
+            NotGathered::Stalled => Self::new(Code::BodyTooSlow, error),
+            NotGathered::Broken(_) => Self::new(Code::ManifestInvalid, error),
+            NotGathered::NoRoom(full) => full.into(),
         }
     }
 }

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt as _;
+use bytes::Bytes;
 
 use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, stored};
 use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::http::{FileAnswer, file_response, query_values};
+use crate::endpoints::told_of_database;
+use crate::http::{FileAnswer, NotGathered, file_response, query_values};
 use crate::publish::{PublishError, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 use crate::shared::Promise;
+use crate::store::StoreError;
 
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
@@ -87,7 +88,15 @@ pub(crate) async fn put(
 ) -> Result<Response, OciError> {
     let content_type = media_type(request)?;
     let mut tags = query_tags(query)?;
-    let bytes = read_body(body).await?;
+    let bytes = app.memory.gather(body, MANIFEST_LIMIT).await.map_err(|why| match why {
+        NotGathered::TooLarge => {
+            let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
+            OciError::new(Code::TooLarge, message)
+        }
+        why => why.into(),
+    })?;
+    // With its room, as long as anybody has the bytes.
+    let bytes = Bytes::from_owner(bytes);
     let digest = match &reference {
         Reference::Digest(expected) => {
             let found = BlobDigest::compute(expected.algorithm(), &bytes);
@@ -105,6 +114,7 @@ pub(crate) async fn put(
     let manifest = Manifest::parse(&bytes, content_type.as_deref())
         .map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
 
+    manifest.check_types().map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
     let mut answer = stored(format!("/v2/{name}/manifests/{digest}"), &digest);
     if let Some(subject) = &manifest.subject {
         answer.extend(headers([(OCI_SUBJECT, subject.to_string())]));
@@ -167,21 +177,6 @@ fn query_tags(query: Option<&str>) -> Result<Vec<Tag>, OciError> {
     texts.iter().map(parse).collect()
 }
 
-/// The whole body, which a manifest's bound allows to gather in memory.
-async fn read_body(body: Body) -> Result<Bytes, OciError> {
-    let mut body = body.into_data_stream();
-    let mut bytes = BytesMut::new();
-    while let Some(chunk) = body.next().await {
-        let broken = |error| OciError::new(Code::ManifestInvalid, format!("the body broke off: {error}"));
-        bytes.extend_from_slice(&chunk.map_err(broken)?);
-        if bytes.len() > MANIFEST_LIMIT {
-            let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
-            return Err(OciError::new(Code::TooLarge, message));
-        }
-    }
-    Ok(bytes.freeze())
-}
-
 fn unknown(name: &RepositoryName, reference: &Reference) -> OciError {
     let message = match reference {
         Reference::Tag(tag) => format!("{name} has no tag {tag}"),
@@ -205,9 +200,14 @@ impl From<PublishError> for OciError {
             PublishError::Quota(error) => error.into(),
             PublishError::TooLarge(_) => Self::new(Code::InsufficientStorage, error),
             PublishError::Bundle(_) => Self::new(Code::ManifestInvalid, error),
-            PublishError::Store(crate::store::StoreError::Full(_)) => Self::new(Code::InsufficientStorage, error),
-            PublishError::Store(crate::store::StoreError::Away(_)) => Self::away(error),
-            PublishError::Store(_) => Self::new(Code::Unknown, error),
+            PublishError::Store(error) => {
+                let told = told_of_database(&error);
+                match error {
+                    StoreError::Full(_) => Self::new(Code::InsufficientStorage, told),
+                    StoreError::Away(_) => Self::away(told),
+                    StoreError::Failed(_) => Self::new(Code::Unknown, told),
+                }
+            }
             PublishError::Job(error) => error.into(),
         }
     }

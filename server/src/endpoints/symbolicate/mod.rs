@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
@@ -21,6 +21,8 @@ use serde_json::json;
 use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{FileKind, Key, Scope};
+use crate::endpoints::RETRY_AFTER;
+use crate::http::{NoRoom, NotGathered};
 use crate::made_tables::{MadeTable, made_table};
 
 pub(crate) use request::Request;
@@ -92,21 +94,25 @@ fn preflight(asked: &HeaderMap) -> Response {
 }
 
 async fn post(app: Arc<App>, scope: Scope, body: Body) -> Response {
-    let Ok(body) = to_bytes(body, BODY_LIMIT).await else {
-        let why =
-            format!("expected a body of at most {BODY_LIMIT} bytes that comes to its end: ask in several requests");
-        return error(StatusCode::PAYLOAD_TOO_LARGE, &why);
+    let body = match app.memory.gather(body, BODY_LIMIT).await {
+        Ok(body) => body,
+        Err(why) => return not_gathered(&why),
     };
-    let request = match app.naming.run(move || Request::read(&body)).await {
-        Ok(Ok(request)) => request,
-        Ok(Err(refused)) => return refusal(&refused),
+    // What was read of the body takes as much as it did, until it is answered.
+    let read = app.naming.run(move || (Request::read(&body), body.into_room())).await;
+    let (request, _room) = match read {
+        Ok((Ok(request), room)) => (request, room),
+        Ok((Err(refused), _)) => return refusal(&refused),
         Err(lost) => return error(StatusCode::INTERNAL_SERVER_ERROR, &lost.to_string()),
     };
     let made = make_tables(&app, &scope, &request).await;
     let shared = Arc::clone(&app);
     let named = app.naming.run(move || naming::name_all(&shared, &scope, &request, &made)).await;
     match named {
-        Ok(Ok(text)) => json_response(StatusCode::OK, text),
+        Ok(Ok(text)) => match app.memory.answer(text) {
+            Ok(body) => json_response(StatusCode::OK, body),
+            Err(full) => no_room(full),
+        },
         Ok(Err(refused)) => refusal(&refused),
         Err(lost) => error(StatusCode::INTERNAL_SERVER_ERROR, &lost.to_string()),
     }
@@ -135,12 +141,30 @@ fn refusal(refused: &Refused) -> Response {
     }
 }
 
-fn error(status: StatusCode, why: &str) -> Response {
-    json_response(status, json!({ "error": why }).to_string().into_bytes())
+fn not_gathered(why: &NotGathered) -> Response {
+    match why {
+        NotGathered::TooLarge => {
+            let why = format!("expected a body of at most {BODY_LIMIT} bytes: ask in several requests");
+            error(StatusCode::PAYLOAD_TOO_LARGE, &why)
+        }
+        NotGathered::Stalled => error(StatusCode::REQUEST_TIMEOUT, &why.to_string()),
+        NotGathered::Broken(_) => error(StatusCode::BAD_REQUEST, &why.to_string()),
+        NotGathered::NoRoom(full) => no_room(*full),
+    }
 }
 
-fn json_response(status: StatusCode, text: Vec<u8>) -> Response {
-    let mut response = Response::new(Body::from(text));
+fn no_room(full: NoRoom) -> Response {
+    let mut response = error(StatusCode::SERVICE_UNAVAILABLE, &full.to_string());
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+    response
+}
+
+fn error(status: StatusCode, why: &str) -> Response {
+    json_response(status, Body::from(json!({ "error": why }).to_string()))
+}
+
+fn json_response(status: StatusCode, body: Body) -> Response {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response

@@ -141,6 +141,33 @@ pub(crate) fn referrer(layout: &LayoutDir, subject: &Digest, text: &str) -> Dige
     digest
 }
 
+/// Puts a manifest without layers, with more in it, by its digest; its descriptor, or the status that refused it.
+pub(crate) async fn put_manifest(
+    http: &reqwest::Client,
+    server: &Running,
+    repository: &str,
+    more: &serde_json::Value,
+) -> Result<serde_json::Value, reqwest::StatusCode> {
+    let empty = Digest::of(oci::EMPTY_JSON);
+    let upload = server.url(&format!("/v2/{repository}/blobs/uploads/?digest={empty}"));
+    http.post(upload).body(oci::EMPTY_JSON).send().await.unwrap();
+    let mut manifest = serde_json::json!({
+        "schemaVersion": 2,
+        "mediaType": oci::MANIFEST,
+        "artifactType": "application/vnd.example.v1",
+        "config": { "mediaType": "application/vnd.oci.empty.v1+json", "digest": empty.to_string(), "size": 2 },
+        "layers": [],
+    });
+    manifest.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let bytes = manifest.to_string();
+    let digest = Digest::of(bytes.as_bytes()).to_string();
+    let url = server.url(&format!("/v2/{repository}/manifests/{digest}"));
+    let size = bytes.len();
+    let answer = http.put(url).header("content-type", oci::MANIFEST).body(bytes).send().await.unwrap();
+    let descriptor = serde_json::json!({ "mediaType": oci::MANIFEST, "digest": digest, "size": size });
+    if answer.status().is_success() { Ok(descriptor) } else { Err(answer.status()) }
+}
+
 /// Stands between client and server, and cuts the n-th connection after so many bytes in one direction.
 pub(crate) struct BreakingNetwork {
     pub(crate) address: SocketAddr,

@@ -99,7 +99,7 @@ async fn answer(mut stream: TcpStream, does: Does, asked: Arc<AtomicUsize>, sent
         }
     }
     let is_of_file = head.starts_with(b"GET /buildid") || head.starts_with(b"GET /app");
-    if is_of_file {
+    if is_of_file || head.starts_with(b"GET /metadata") {
         asked.fetch_add(1, Ordering::SeqCst);
     }
     match does {

@@ -1,0 +1,62 @@
+//! What callers are told where the server is in trouble: what is the matter, and not where it keeps what. The log has that, under the id that
+//! the answer has in `X-Request-Id`.
+
+use std::io;
+
+use crate::store::StoreError;
+
+/// Of a disk or an object store.
+pub(crate) fn told_of_storage(error: &io::Error) -> &'static str {
+    tracing::error!(%error, "a request was not served");
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "the server's disk is full, nothing was stored: free space or use another server"
+        }
+        io::ErrorKind::HostUnreachable => "the server's store does not answer: try again soon",
+        _ => "the server's store failed: its log says why, under the X-Request-Id of this answer",
+    }
+}
+
+/// Of a database.
+pub(crate) fn told_of_database(error: &StoreError) -> &'static str {
+    tracing::error!(%error, "a request was not served");
+    match error {
+        StoreError::Full(_) => "the server's database has no room left: free space or use another server",
+        StoreError::Away(_) => "the server's database does not answer, nothing was recorded: try again soon",
+        StoreError::Failed(_) => {
+            "the server's database failed: its log says why, under the X-Request-Id of this answer"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse as _;
+
+    use super::*;
+    use crate::endpoints::api::ApiError;
+    use crate::endpoints::oci::OciError;
+
+    #[tokio::test]
+    async fn nobody_is_told_where_the_server_keeps_what() {
+        let place = "/var/lib/secret";
+        let kinds = [
+            io::ErrorKind::StorageFull,
+            io::ErrorKind::HostUnreachable,
+            io::ErrorKind::PermissionDenied,
+            io::ErrorKind::Other,
+        ];
+        let disk = || kinds.into_iter().map(|kind| io::Error::new(kind, format!("{place}/blobs: in trouble")));
+        let database = || [StoreError::Full, StoreError::Away, StoreError::Failed].map(|kind| kind(place.to_owned()));
+        let answers = disk().map(|error| OciError::from(error).into_response());
+        let answers = answers.chain(disk().map(|error| ApiError::from(error).into_response()));
+        let answers = answers.chain(database().map(|error| ApiError::from(error).into_response()));
+        let publish = crate::publish::PublishError::Store;
+        for answer in answers.chain(database().map(|error| OciError::from(publish(error)).into_response())) {
+            assert!(answer.status().is_server_error());
+            let body = axum::body::to_bytes(answer.into_body(), 1 << 16).await.unwrap();
+            let body = String::from_utf8(body.to_vec()).unwrap();
+            assert!(!body.contains(place) && body.contains("the server's"), "{body}");
+        }
+    }
+}

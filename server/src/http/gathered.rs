@@ -1,0 +1,321 @@
+//! Bodies and answers that are wholly in memory: one bound for all of them together, and a pace that each has to keep.
+//!
+//! Whoever sends slowly, or does not read, costs what is held for it. So a body that does not come on is ended, an answer that is not taken is
+//! let go, and where there is no room for more, clients are told to come again.
+
+use std::io;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use hyper::body::{Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::AbortHandle;
+
+use super::drain;
+
+/// Bytes of all that is held at once, beside what is free.
+const ROOM: usize = 256 << 20;
+
+/// Room is given in parts of so many bytes. What has no more is free: the system's buffers hold as much.
+const PART: usize = 64 << 10;
+
+/// In this time a body brings [`PART`] bytes or its end, and an answer is taken by as much.
+const PACE: Duration = Duration::from_secs(30);
+
+/// The room.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    parts: Arc<Semaphore>,
+    pace: Duration,
+}
+
+/// Room that was taken. It is free again when this is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Room(Option<OwnedSemaphorePermit>);
+
+/// There is no room for more.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the server holds as many large requests and answers as it has memory for: try again")]
+pub(crate) struct NoRoom;
+
+/// Why a body is not had.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotGathered {
+    /// It is larger than the endpoint takes.
+    #[error("the body is larger than is taken")]
+    TooLarge,
+    /// It does not come on.
+    #[error("the body came too slowly: {PART} bytes in {} s, or its end, are waited for", PACE.as_secs())]
+    Stalled,
+    /// There is no room for it.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// The connection.
+    #[error("the body broke off: {0}")]
+    Broken(axum::Error),
+}
+
+/// A whole body, with its room.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    bytes: Vec<u8>,
+    room: Room,
+}
+
+impl Gathered {
+    /// The room, for what was made of the bytes.
+    pub(crate) fn into_room(self) -> Room {
+        self.room
+    }
+}
+
+impl Deref for Gathered {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl AsRef<[u8]> for Gathered {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::of(ROOM, PACE)
+    }
+}
+
+impl Memory {
+    fn of(bytes: usize, pace: Duration) -> Self {
+        Self { parts: Arc::new(Semaphore::new(bytes / PART)), pace }
+    }
+
+    /// Makes a room one for so many bytes.
+    fn widen(&self, room: &mut Room, bytes: usize) -> Result<(), NoRoom> {
+        let wanted = if bytes <= PART { 0 } else { bytes.div_ceil(PART) };
+        let more = wanted.saturating_sub(room.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
+        if more == 0 {
+            return Ok(());
+        }
+        let more = u32::try_from(more).map_err(|_| NoRoom)?;
+        let more = Arc::clone(&self.parts).try_acquire_many_owned(more).map_err(|_| NoRoom)?;
+        match &mut room.0 {
+            Some(permit) => permit.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
+    }
+
+    /// A body of at most `limit` bytes. What is left of one that is refused is read and thrown away, within bounds.
+    ///
+    /// # Errors
+    /// [`NotGathered`].
+    pub(crate) async fn gather(&self, body: Body, limit: usize) -> Result<Gathered, NotGathered> {
+        if usize::try_from(body.size_hint().lower()).map_or(true, |announced| announced > limit) {
+            drain(body.into_data_stream());
+            return Err(NotGathered::TooLarge);
+        }
+        let mut body = body.into_data_stream();
+        let mut gathered = Gathered { bytes: Vec::new(), room: Room::default() };
+        let mut deadline = tokio::time::Instant::now() + self.pace;
+        let mut expected = PART;
+        let refused = loop {
+            let Ok(chunk) = tokio::time::timeout_at(deadline, body.next()).await else {
+                return Err(NotGathered::Stalled);
+            };
+            let Some(chunk) = chunk.transpose().map_err(NotGathered::Broken)? else { return Ok(gathered) };
+            let whole = gathered.bytes.len().saturating_add(chunk.len());
+            if whole > limit {
+                break NotGathered::TooLarge;
+            }
+            if whole > gathered.bytes.capacity() {
+                // Doubled, so that it is copied seldom; and what is held counts, full or not.
+                let capacity = whole.max(gathered.bytes.capacity().saturating_mul(2)).min(limit);
+                if let Err(full) = self.widen(&mut gathered.room, capacity) {
+                    break full.into();
+                }
+                gathered.bytes.reserve_exact(capacity.saturating_sub(gathered.bytes.len()));
+            }
+            gathered.bytes.extend_from_slice(&chunk);
+            if whole >= expected {
+                expected = whole.saturating_add(PART);
+                deadline = tokio::time::Instant::now() + self.pace;
+            }
+        };
+        drop(gathered);
+        drain(body);
+        Err(refused)
+    }
+
+    /// An answer's body, which counts until the client has taken it. One that is not taken in time is let go, and the connection breaks.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub(crate) fn answer(&self, text: Vec<u8>) -> Result<Body, NoRoom> {
+        if text.len() <= PART {
+            return Ok(Body::from(text));
+        }
+        let mut room = Room::default();
+        self.widen(&mut room, text.len())?;
+        let length = text.len();
+        let held = Arc::new(Held { text: Mutex::new(Some((text, room))), taken: AtomicUsize::new(0) });
+        let (watched, pace) = (Arc::clone(&held), self.pace);
+        let watcher = tokio::spawn(async move {
+            let mut before = None;
+            // Whoever has taken something since goes on.
+            while before != Some(watched.taken.load(Ordering::Relaxed)) {
+                before = Some(watched.taken.load(Ordering::Relaxed));
+                tokio::time::sleep(pace).await;
+            }
+            watched.let_go();
+        });
+        Ok(Body::new(Answer { held, length, watcher: watcher.abort_handle() }))
+    }
+}
+
+/// A text that is held.
+struct Held {
+    text: Mutex<Option<(Vec<u8>, Room)>>,
+    /// Bytes that went to the connection.
+    taken: AtomicUsize,
+}
+
+impl Held {
+    fn let_go(&self) {
+        self.text.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    /// The next bytes, copied: what waits in the connection does not hold the rest.
+    fn next(&self) -> Option<io::Result<Bytes>> {
+        let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((text, _)) = text.as_ref() else {
+            return Some(Err(io::Error::new(io::ErrorKind::TimedOut, "the client did not take the answer")));
+        };
+        let at = self.taken.load(Ordering::Relaxed);
+        let next = text.get(at..at.saturating_add(PART).min(text.len())).filter(|next| !next.is_empty())?;
+        self.taken.store(at.saturating_add(next.len()), Ordering::Relaxed);
+        Some(Ok(Bytes::copy_from_slice(next)))
+    }
+}
+
+struct Answer {
+    held: Arc<Held>,
+    length: usize,
+    watcher: AbortHandle,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.watcher.abort();
+        self.held.let_go();
+    }
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        Poll::Ready(self.held.next().map(|next| next.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.held.taken.load(Ordering::Relaxed) == self.length
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.length.saturating_sub(self.held.taken.load(Ordering::Relaxed)) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Instant;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(300);
+
+    /// A body that sends these and then nothing more.
+    fn stalled(chunks: Vec<Vec<u8>>) -> Body {
+        let sent = futures_util::stream::iter(chunks.into_iter().map(Ok::<_, Infallible>));
+        Body::from_stream(sent.chain(futures_util::stream::pending()))
+    }
+
+    fn left(memory: &Memory) -> usize {
+        memory.parts.available_permits()
+    }
+
+    #[tokio::test]
+    async fn a_body_that_does_not_come_on_is_ended_and_its_room_is_free_again() {
+        let memory = Memory::of(1 << 20, SOON);
+        let started = Instant::now();
+        let refused = memory.gather(stalled(vec![vec![1; 200_000]; 2]), 1 << 20).await.unwrap_err();
+        assert!(matches!(refused, NotGathered::Stalled), "{refused}");
+        assert!(started.elapsed() < SOON * 10 && left(&memory) == 16);
+        // Nor one that comes by single bytes.
+        let drops = futures_util::stream::unfold((), |()| async {
+            tokio::time::sleep(SOON / 10).await;
+            Some((Ok::<_, Infallible>(vec![1]), ()))
+        });
+        let refused = memory.gather(Body::from_stream(drops), 1 << 20).await.unwrap_err();
+        assert!(matches!(refused, NotGathered::Stalled), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn there_is_room_for_so_much_and_for_small_bodies_always() {
+        let memory = Memory::of(1 << 20, Duration::from_secs(60));
+        let whole = |bytes: usize| Body::from(vec![1; bytes]);
+        let first = memory.gather(whole(1 << 20), 1 << 20).await.unwrap();
+        assert_eq!((first.len(), left(&memory)), (1 << 20, 0));
+        assert!(matches!(memory.gather(whole(PART + 1), 1 << 20).await, Err(NotGathered::NoRoom(_))));
+        assert!(memory.answer(vec![1; PART + 1]).is_err());
+        assert_eq!(memory.gather(whole(PART), 1 << 20).await.unwrap().len(), PART);
+        let room = first.into_room();
+        assert_eq!(left(&memory), 0, "what was made of the body counts in its place");
+        drop(room);
+        assert_eq!(left(&memory), 16);
+        let chunks = futures_util::stream::iter(vec![Ok::<_, Infallible>(vec![1; 50_000]); 9]);
+        assert_eq!(memory.gather(Body::from_stream(chunks), 1 << 20).await.unwrap().len(), 450_000);
+        for body in [whole((1 << 20) + 1), stalled(vec![vec![1; 600_000]; 2])] {
+            assert!(matches!(memory.gather(body, 1 << 20).await, Err(NotGathered::TooLarge)));
+        }
+        assert_eq!(left(&memory), 16);
+    }
+
+    #[tokio::test]
+    async fn an_answer_counts_until_it_is_taken_and_is_let_go_where_it_is_not() {
+        let memory = Memory::of(1 << 20, SOON);
+        let text: Vec<u8> = (0..900_000_u32).map(|at| (at / 7) as u8).collect();
+        let body = memory.answer(text.clone()).unwrap();
+        assert_eq!((body.size_hint().exact(), left(&memory)), (Some(900_000), 2));
+        assert!(memory.answer(text.clone()).is_err());
+        assert!(axum::body::to_bytes(body, 1 << 20).await.unwrap() == text);
+        assert_eq!(left(&memory), 16);
+        // Slowly, but on and on.
+        let mut slow = memory.answer(text.clone()).unwrap().into_data_stream();
+        let mut received = Vec::new();
+        while let Some(next) = slow.next().await {
+            received.extend_from_slice(&next.unwrap());
+            tokio::time::sleep(SOON / 3).await;
+        }
+        assert!(received == text);
+        let mut body = memory.answer(text).unwrap().into_data_stream();
+        assert!(body.next().await.unwrap().is_ok());
+        tokio::time::sleep(SOON * 3).await;
+        assert_eq!(left(&memory), 16, "it is still held");
+        assert!(body.next().await.unwrap().is_err());
+    }
+}
