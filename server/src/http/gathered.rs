@@ -169,7 +169,7 @@ impl Memory {
         let mut room = Room::default();
         self.widen(&mut room, text.len())?;
         let length = text.len();
-        let held = Arc::new(Held { text: Mutex::new(Some((text, room))), taken: AtomicUsize::new(0) });
+        let held = Arc::new(Held { text: Mutex::new(Some((text, room))), length, taken: AtomicUsize::new(0) });
         let (watched, pace) = (Arc::clone(&held), self.pace);
         let watcher = tokio::spawn(async move {
             let mut before = None;
@@ -180,13 +180,14 @@ impl Memory {
             }
             watched.let_go();
         });
-        Ok(Body::new(Answer { held, length, watcher: watcher.abort_handle() }))
+        Ok(Body::new(Answer { held, watcher: watcher.abort_handle() }))
     }
 }
 
 /// A text that is held.
 struct Held {
     text: Mutex<Option<(Vec<u8>, Room)>>,
+    length: usize,
     /// Bytes that went to the connection.
     taken: AtomicUsize,
 }
@@ -198,20 +199,26 @@ impl Held {
 
     /// The next bytes, copied: what waits in the connection does not hold the rest.
     fn next(&self) -> Option<io::Result<Bytes>> {
-        let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((text, _)) = text.as_ref() else {
+        let at = self.taken.load(Ordering::Relaxed);
+        if at == self.length {
+            return None;
+        }
+        let mut held = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((text, _)) = held.as_ref() else {
             return Some(Err(io::Error::new(io::ErrorKind::TimedOut, "the client did not take the answer")));
         };
-        let at = self.taken.load(Ordering::Relaxed);
-        let next = text.get(at..at.saturating_add(PART).min(text.len())).filter(|next| !next.is_empty())?;
-        self.taken.store(at.saturating_add(next.len()), Ordering::Relaxed);
-        Some(Ok(Bytes::copy_from_slice(next)))
+        let next = Bytes::copy_from_slice(text.get(at..at.saturating_add(PART).min(self.length))?);
+        let taken = at.saturating_add(next.len());
+        self.taken.store(taken, Ordering::Relaxed);
+        if taken == self.length {
+            *held = None;
+        }
+        Some(Ok(next))
     }
 }
 
 struct Answer {
     held: Arc<Held>,
-    length: usize,
     watcher: AbortHandle,
 }
 
@@ -231,11 +238,11 @@ impl HttpBody for Answer {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.taken.load(Ordering::Relaxed) == self.length
+        self.held.taken.load(Ordering::Relaxed) == self.held.length
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.length.saturating_sub(self.held.taken.load(Ordering::Relaxed)) as u64)
+        SizeHint::with_exact(self.held.length.saturating_sub(self.held.taken.load(Ordering::Relaxed)) as u64)
     }
 }
 
