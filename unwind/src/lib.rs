@@ -30,6 +30,7 @@ extern crate std;
 
 pub mod arch;
 mod cache;
+mod calls;
 #[cfg(feature = "compile")]
 pub mod compile;
 mod continuation;

@@ -13,14 +13,12 @@
 //! Any other word that might be meant stands against it, and then the walk ends as ambiguous. What is found so is a guess and says so. No two
 //! guesses follow each other.
 
-use core::ops::Range;
-
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
-use crate::arch::{Ahead, Arch, Call, Extent, FrameRecords, Target};
+use crate::arch::{Call, Target};
 use crate::memory::Memory;
-use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved};
-use crate::step::{Budget, Caller, LONGEST_LEAF, Next, Stepper};
+use crate::rule::{Kind, ReturnAddress, Rule, Saved};
+use crate::step::{Budget, Caller, Next, Stepper};
 
 /// Words above the stack pointer of an interrupted function that are looked at, and of one that called, whose frame is smaller by the
 /// room for what it has passed on. (rust-minidump looks at 160 and 40 too)
@@ -31,13 +29,9 @@ const MOST_WORDS: u64 = 2048;
 /// Frames above a word that have to lead on for it to be believed without a direct call, and the most that are followed.
 const FRAMES_TO_LEAD_ON: usize = 4;
 const MOST_FRAMES: usize = 24;
-/// The most bytes of a function that are searched for a jump out of it.
-const LONGEST_SEARCHED: u64 = 1 << 14;
 
 /// What looking at a caller costs, in units of a byte of code that is searched: see [`Budget::effort`].
 const COST_OF_A_FRAME: u32 = 64;
-/// The same of following the instructions of a function without rules.
-const COST_OF_AN_EXTENT: u32 = LONGEST_LEAF as u32 / 4;
 /// The same of looking at the words of a stack twice.
 const COST_OF_WORDS: u32 = 2 * MOST_WORDS as u32;
 
@@ -88,9 +82,6 @@ impl Lead {
 }
 
 impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
-    /// Whether functions without rules are followed by their instructions. Known when this is compiled: for the other processors nothing of it is there.
-    const FOLLOWS: bool = matches!(T::MACHINE.arch, Arch::X86_64 | Arch::I686);
-
     /// The caller by the only word that accounts for one; `None` if there is none.
     pub(crate) fn scan(&self, budget: &Budget) -> Option<(Option<u64>, Next)> {
         let state = self.state;
@@ -159,54 +150,6 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         matches!(self.call_to(pc), Some(Call::To(target)) if target >= self.nearest_start(budget))
     }
 
-    /// Whether the call that returns to `returns_to` led to the function around `here`, as its instructions tell, and that begins by making a frame
-    /// record: then the record that has this return address is its own.
-    #[inline(never)]
-    pub(crate) fn made_record(&self, returns_to: u64, here: u64, budget: &Budget) -> bool {
-        if !Self::FOLLOWS {
-            return false;
-        }
-        let Some(Call::To(target)) = self.call_to(returns_to) else { return false };
-        let code = self.modules.code_at(target).map(|code| code.at_address(target));
-        code.is_some_and(|code| matches!((Self::MACHINE.ahead)(code), Ahead::Entry))
-            && self.extent_of(target, budget).is_some_and(|extent| here.wrapping_sub(target) < extent.bytes)
-    }
-
-    /// How far the function without rules at `target` reaches, where its instructions tell.
-    #[inline(never)]
-    fn extent_of(&self, target: u64, budget: &Budget) -> Option<Extent> {
-        if !Self::FOLLOWS {
-            return None;
-        }
-        let code = self.modules.code_at(target).map(|code| code.at_address(target));
-        let code = code.filter(|_| budget.spend(COST_OF_AN_EXTENT))?;
-        (Self::MACHINE.extent)(code.get(..code.len().min(LONGEST_LEAF as usize))?)
-    }
-
-    /// Whether a direct call to the function around the program counter, as its instructions tell, returns to `pc`.
-    fn is_called_here(&self, pc: u64, nearest: u64, budget: &Budget) -> bool {
-        if !Self::FOLLOWS {
-            return false;
-        }
-        let Some(Call::To(target)) = self.call_to(pc) else { return false };
-        let here = self.lookup_pc();
-        let reaches = |extent: Extent| here.wrapping_sub(target) < extent.bytes;
-        target >= nearest && !self.is_covered(target) && self.extent_of(target, budget).is_some_and(reaches)
-    }
-
-    /// Whether the call that returns to `pc` leads to the present function, and that has left the frame pointer alone so far.
-    #[inline(never)]
-    fn leaves_frame_pointer(&self, pc: u64, budget: &Budget) -> bool {
-        if !Self::FOLLOWS {
-            return false;
-        }
-        let (Some(Call::To(target)), here) = (self.call_to(pc), self.lookup_pc()) else { return false };
-        // What is about to run has not run; a call that did has left the register alone.
-        let end = if self.state.exact { here } else { self.state.pc };
-        let code = self.modules.code_at(target).and_then(|code| code.between(target, end));
-        self.is_one_gap(target, here, budget) && code.is_some_and(Self::MACHINE.keeps_frame_pointer)
-    }
-
     /// Whether a word below `record` may be the return address: then a frame pointer to it may be that of a function further out.
     #[inline(never)]
     pub(crate) fn has_candidate_below(&self, record: u64, budget: &Budget) -> bool {
@@ -217,15 +160,6 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let nearest = self.nearest_start(budget);
         let mut words = self.words_up_to(MOST_WORDS).take_while(|(slot, _)| *slot < record);
         words.any(|(slot, pc)| self.lead(slot, pc, nearest, budget).evidence != Evidence::None)
-    }
-
-    /// Whether the call that returns to `pc` may have led to the present function. Nothing stands against what is not at hand.
-    pub(crate) fn may_have_called(&self, pc: u64, budget: &Budget) -> bool {
-        match self.call_to(pc) {
-            Some(Call::To(target)) => self.may_lead_here(target, budget),
-            Some(Call::Indirect) => true,
-            None => self.modules.code_at(pc.wrapping_sub(1)).is_none(),
-        }
     }
 
     /// The addresses in up to `words` words from the stack pointer on, with their places.
@@ -278,91 +212,6 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     fn calls_here(&self, pc: u64, nearest: u64, budget: &Budget) -> bool {
         let Some(Call::To(target)) = self.call_to(pc) else { return false };
         target >= nearest && self.is_one_gap(target, self.lookup_pc(), budget)
-    }
-
-    /// The call before `pc`, if its code is at hand.
-    pub(crate) fn call_to(&self, pc: u64) -> Option<Call> {
-        Self::call_before(self.modules.code_at(pc.wrapping_sub(1))?, pc)
-    }
-
-    /// Whether the present function, which has no rule, may run because `target` was called: it may be the function itself, or go on to
-    /// it by a jump.
-    #[inline(never)]
-    fn may_lead_here(&self, target: u64, budget: &Budget) -> bool {
-        if self.is_covered(target) {
-            return self.is_thunk(target) || self.jumps_out(target, budget);
-        }
-        let reaches = |extent: Extent| self.lookup_pc().wrapping_sub(target) < extent.bytes;
-        self.extent_of(target, budget).is_none_or(|extent| extent.leaves || reaches(extent))
-    }
-
-    /// Whether the code from `start` to `end` is near and has no rule anywhere, so that it may be one function.
-    #[inline(never)]
-    pub(crate) fn is_one_gap(&self, start: u64, end: u64, budget: &Budget) -> bool {
-        /// Bytes between the places that are asked: no more than the shortest functions that linkers align.
-        const STRIDE: usize = 16;
-        end.wrapping_sub(start) < LONGEST_LEAF
-            && !self.is_covered(start)
-            && budget.spend(LONGEST_LEAF as u32)
-            && !(start..=end).step_by(STRIDE).chain([end]).any(|at| self.is_covered(at))
-    }
-
-    /// Whether what is at `target` passes the call on to what cannot be told.
-    fn is_thunk(&self, target: u64) -> bool {
-        let (rule, _) = self.modules.locate_once(target);
-        rule.source() == Some(RuleSource::Plt)
-    }
-
-    /// Whether the function at `start`, which has rules, may end by a jump to another one. Bytes that look like such a jump count too.
-    #[inline(never)]
-    fn jumps_out(&self, start: u64, budget: &Budget) -> bool {
-        self.modules.record_at(start).is_none_or(|(start, end)| self.has_jump(start..end, budget, |_| true))
-    }
-
-    /// Whether code without rules in `range` may go on to the present function by a jump, or by two over a function that has rules.
-    fn goes_on(&self, range: Range<u64>, budget: &Budget) -> bool {
-        self.has_jump(range, budget, |target| self.may_lead_here(target, budget))
-    }
-
-    /// Whether a jump in `range` leads, or may lead, to somewhere else that `counts`; also if that is not to be told.
-    fn has_jump(&self, range: Range<u64>, budget: &Budget, counts: impl Fn(u64) -> bool) -> bool {
-        let length = range.end.wrapping_sub(range.start);
-        if !Self::FOLLOWS || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
-            return true;
-        }
-        let code = self.modules.code_at(range.start).and_then(|code| code.between(range.start, range.end));
-        let mut places = range.clone().enumerate();
-        code.is_none_or(|code| {
-            places.any(|(offset, at)| match code.get(offset..).unwrap_or_default() {
-                [0xe9, a, b, c, d, ..] => {
-                    let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
-                    let target = at.wrapping_add(5).wrapping_add_signed(distance);
-                    !range.contains(&target) && self.modules.code_at(target).is_some() && counts(target)
-                }
-                [0xeb, distance, ..] => {
-                    let target = at.wrapping_add(2).wrapping_add_signed(i64::from(*distance as i8));
-                    !range.contains(&target) && counts(target)
-                }
-                // Through a register or memory.
-                [0xff, modrm, ..] => modrm >> 3 & 7 == 4,
-                _ => false,
-            })
-        })
-    }
-
-    /// Where the record at `fp`, which the function without rules around `here` has made, keeps the return address, and that.
-    #[inline(never)]
-    fn own_record(&self, fp: u64, sp: u64, here: u64, budget: &Budget) -> Option<(u64, u64)> {
-        if !Self::FOLLOWS {
-            return None;
-        }
-        let is_record = Self::MACHINE.frame_records == FrameRecords::BelowCfa && fp >= sp;
-        if !is_record || !fp.is_multiple_of(Self::WORD as u64) {
-            return None;
-        }
-        let slot = Self::slot(fp, 1);
-        let caller = self.memory.same_stack(Avma(sp), Avma(slot)).then(|| self.read(slot))??;
-        self.made_record(caller, here, budget).then_some((slot, caller))
     }
 
     /// Whether the rules of the caller at `pc` lead on, if the stack pointer was right above `slot` before its call.

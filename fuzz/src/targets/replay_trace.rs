@@ -19,7 +19,7 @@ pub(super) fn run(data: &[u8]) {
         }
     }
     let resolver = Resolver::new(Options { demangle: true, ..Options::default() });
-    let tables = || BundleTables::for_trace([], &trace).with_code_for_scans(&trace, &resolver);
+    let tables = || BundleTables::for_trace([], &trace).with_code(&trace, &resolver);
     let resolve = || resolve_trace(&trace, &resolver, &tables());
     let (event, threads) = resolve();
     assert_eq!(resolve(), (event, threads.clone()));

@@ -34,7 +34,7 @@ impl HttpUpstream {
         };
         let expected = if skip > 0 { size } else { size.saturating_sub(offset) };
         if let Some(found) = response.content_length().filter(|length| *length != expected) {
-            return Err(Trouble::Wrong(format!("expected {expected} bytes, found {found} announced")));
+            return Err(Trouble::Wrong(format!("{found} bytes, where {expected} were to come")));
         }
         let signature = imasignature::of(response.headers());
         let stall = self.patience().stall;

@@ -253,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_millis(300);
+    const SOON: Duration = Duration::from_millis(600);
 
     /// A body that sends these and then nothing more.
     fn stalled(chunks: Vec<Vec<u8>>) -> Body {
@@ -316,7 +316,7 @@ mod tests {
         let mut received = Vec::new();
         while let Some(next) = slow.next().await {
             received.extend_from_slice(&next.unwrap());
-            tokio::time::sleep(SOON / 3).await;
+            tokio::time::sleep(SOON / 6).await;
         }
         assert!(received == text);
         let mut body = memory.answer(text).unwrap().into_data_stream();

@@ -69,7 +69,13 @@ impl Place {
                     .collect())
             }
             Self::Registry { reference, tag, repository, .. } => {
-                let nothing = || crate::exit::NotFound(format!("{reference}: nothing is there"));
+                let nothing = || match (reference.target(), tag) {
+                    (Target::Tag(_), None) => {
+                        let place = format!("{}/{}", reference.registry(), reference.repository());
+                        crate::exit::NotFound(format!("{place}: it has no tags, or is not there"))
+                    }
+                    _ => crate::exit::NotFound(format!("{reference}: nothing is there")),
+                };
                 if let Target::Digest(_) = reference.target() {
                     let found = repository.resolve().await.map_err(registry_client::told)?;
                     return Ok(vec![Listed { tag: None, found: Ok(found.ok_or_else(nothing)?) }]);
