@@ -57,28 +57,33 @@ impl Outage {
     }
 }
 
+/// Whether a frame that was found so was led to by no rule.
+fn is_without_rule(method: UnwindMethod) -> bool {
+    matches!(method, UnwindMethod::FramePointer | UnwindMethod::Leaf | UnwindMethod::NullCall | UnwindMethod::Scan)
+}
+
 fn run_without(module: &DebugId, bench: &Bench<'_>, scene: &Scene, setting: Setting) -> Vec<Canonical> {
     results_with(scene, &bench.tables.without(module), &bench.resolver.without_table(module), setting)
 }
 
 /// The rules, from the complete result:
 ///
-/// * up to and including the first frame in the robbed module, every frame is found as before; but where one of them was scanned the stack may end
-///   before it: what may stand against a scanned word lies in the code of any module;
+/// * up to and including the first frame in the robbed module, every frame is found as before; but the stack may end before one of them that no rule
+///   led to: what speaks for it, or against it, lies in the code and the rules of other modules;
 /// * the frame after one in the robbed module is not said to be found by the lost table's rules;
 /// * a frame in the robbed module is not said to be named by the bundle; frames elsewhere keep their names;
 /// * where the walk ends in the robbed module, it does not say that the stack was complete by a rule.
 fn obeys(module: &DebugId, golden: &Canonical, after: &Canonical) -> bool {
     let robbed = |frame: &CanonicalFrame| frame.module.as_ref() == Some(module);
     let intact = golden.frames.iter().position(robbed).map_or(golden.frames.len(), |at| at + 1);
-    let scanned = golden.frames.iter().position(|frame| frame.method == UnwindMethod::Scan);
-    let ended = scanned.filter(|at| *at == after.frames.len());
+    let lost = golden.frames.get(after.frames.len()).filter(|frame| is_without_rule(frame.method));
+    let ended = lost.map(|_| after.frames.len());
     let intact = ended.map_or(intact, |at| at.min(intact));
     let pairs = golden.frames.iter().zip(&after.frames).enumerate();
     let same_until = pairs.take(intact).all(|(at, (before, after))| {
         let same_place = before.place == after.place && before.method == after.method;
         // The frame address and the name of a frame in the robbed module come from the lost tables.
-        // And where the last one reaches to was told by the scanned word.
+        // And where the last one reaches to was told by the one that is lost.
         let is_last = ended == Some(at + 1) && after.cfa == UNKNOWN;
         let same_cfa = before.cfa == after.cfa || is_last;
         let same_rest = same_cfa && before.names == after.names;
