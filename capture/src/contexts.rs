@@ -45,11 +45,9 @@ pub(crate) fn contexts(
 
 /// The words below the marked ones of a stretch.
 fn slots(segment: &StackSegment) -> impl Iterator<Item = u64> {
-    let skip = usize::try_from(segment.start.0.wrapping_neg() % 8).unwrap_or(0);
-    let (words, _) = segment.bytes.get(skip..).unwrap_or_default().as_chunks::<8>();
     // The bit, and nothing else above an address: those of the kernel have all of them.
     let marked = |pair: &&[[u8; 8]]| pair.get(1).is_some_and(|word| u64::from_le_bytes(*word) >> 48 == 1 << 12);
-    words.windows(2).filter(marked).filter_map(|pair| pair.first().map(|slot| u64::from_le_bytes(*slot)))
+    segment.word_bytes().windows(2).filter(marked).filter_map(|pair| pair.first().map(|slot| u64::from_le_bytes(*slot)))
 }
 
 #[cfg(test)]

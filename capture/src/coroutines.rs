@@ -42,7 +42,7 @@ pub(crate) fn coroutines(
         }
     };
     let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
-    let words = segments.iter().flat_map(words_of);
+    let words = segments.iter().flat_map(StackSegment::words);
     let mut candidates = registers.iter().copied().chain(words);
     let mut next = VecDeque::new();
     while let Some(address) = next.pop_front().or_else(|| candidates.next()) {
@@ -77,12 +77,6 @@ fn copied(segments: &[StackSegment], address: u64, length: usize) -> Option<&[u8
         let from = usize::try_from(address.checked_sub(segment.start.0)?).ok()?;
         segment.bytes.get(from..from.checked_add(length)?)
     })
-}
-
-fn words_of(segment: &StackSegment) -> impl Iterator<Item = u64> {
-    let skip = usize::try_from(segment.start.0.wrapping_neg() % 8).unwrap_or(0);
-    let (words, _) = segment.bytes.get(skip..).unwrap_or_default().as_chunks::<8>();
-    words.iter().map(|word| u64::from_le_bytes(*word))
 }
 
 #[cfg(test)]

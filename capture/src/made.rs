@@ -22,9 +22,7 @@ pub(crate) fn made_code(samples: &[TraceSample], mappings: &[Mapping]) -> Vec<Tr
     for sample in samples {
         sample.registers.values().copied().for_each(&mut look);
         for segment in &sample.stacks {
-            let (words, _) = segment.bytes.as_chunks::<8>();
-            // Stack pointers are aligned to words, and the copies begin at one.
-            words.iter().map(|word| Avma(u64::from_le_bytes(*word))).for_each(&mut look);
+            segment.words().map(Avma).for_each(&mut look);
         }
     }
     found.into_iter().take(MOST).map(|(start, end)| TraceCode { start, end }).collect()

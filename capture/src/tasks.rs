@@ -45,9 +45,7 @@ pub(crate) fn tasks(
 ) -> Vec<(Avma, u64)> {
     let mut seeker = Seeker { kind, read, reads: MOST_READS, seen: BTreeSet::new(), found: Vec::new() };
     for segment in segments {
-        let skip = usize::try_from(segment.start.0.wrapping_neg() % 8).unwrap_or(0);
-        let (words, _) = segment.bytes.get(skip..).unwrap_or_default().as_chunks::<8>();
-        for pair in words.windows(2) {
+        for pair in segment.word_bytes().windows(2) {
             if let [one, other] = pair {
                 let (one, other) = (u64::from_le_bytes(*one), u64::from_le_bytes(*other));
                 seeker.follow(one, other);

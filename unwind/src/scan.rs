@@ -72,6 +72,14 @@ impl Lead {
         Self { evidence, ..self }
     }
 
+    /// One more caller, whose return address lies at `slot`.
+    fn note(&mut self, slot: u64) {
+        if let Some(known) = self.slots.get_mut(self.frames) {
+            *known = slot;
+        }
+        self.frames += 1;
+    }
+
     fn last(&self) -> u64 {
         self.frames.checked_sub(1).and_then(|last| self.slots.get(last)).copied().unwrap_or(0)
     }
@@ -145,7 +153,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         words.any(|(_, pc)| self.is_called_here(pc, nearest, budget))
     }
 
-    /// Whether a direct call returns to `pc`, and to none that begins nearer to the program counter another word returns.
+    /// Whether a direct call returns to `pc`, and no other word is behind one to a function that begins nearer to the program counter.
     pub(crate) fn is_nearest_call(&self, pc: u64, budget: &Budget) -> bool {
         matches!(self.call_to(pc), Some(Call::To(target)) if target >= self.nearest_start(budget))
     }
@@ -245,10 +253,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                     return lead.with(shown);
                 };
                 lead.keeps_frame_pointer |= is_live;
-                if let Some(known) = lead.slots.get_mut(lead.frames) {
-                    *known = slot;
-                }
-                lead.frames += 1;
+                lead.note(slot);
                 (fp, is_live) = (fp.and_then(|fp| self.read(fp)), false);
                 (pc, sp) = (caller, slot.wrapping_add(Self::WORD as u64));
                 continue;
@@ -277,10 +282,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 return lead.with(contradicted);
             }
             lead.keeps_frame_pointer |= is_guess;
-            if let Some(known) = lead.slots.get_mut(lead.frames) {
-                *known = slot;
-            }
-            lead.frames += 1;
+            lead.note(slot);
             (fp, is_live) = match rule.frame_pointer() {
                 Saved::Same => (fp, is_live),
                 Saved::At(words) if !rule.slots_on_fp() => (self.read(Self::slot(origin, words)), false),

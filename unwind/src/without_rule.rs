@@ -189,18 +189,15 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         if !self.modules.holds(pc.wrapping_sub(1)) || !self.may_have_called(pc, budget) {
             return None;
         }
-        let code = self.modules.code_at(self.lookup_pc());
         // The record may be that of a function further out.
         let is_own = || self.made_record(pc, self.lookup_pc(), budget) && self.is_nearest_call(pc, budget);
-        if code.is_some() && !is_own() {
-            let is_other = if self.settings.scan {
-                self.has_candidate_below(record, budget)
-            } else {
-                self.has_call_below(record, budget)
-            };
-            if is_other {
-                return None;
-            }
+        let is_another = || match self.settings.scan {
+            true => self.has_candidate_below(record, budget),
+            // Without the code here no call can be told to lead here.
+            false => self.modules.code_at(self.lookup_pc()).is_some() && self.has_call_below(record, budget),
+        };
+        if !is_own() && is_another() {
+            return None;
         }
         let method = UnwindMethod::FramePointer;
         Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))

@@ -75,6 +75,17 @@ impl StackSegment {
         self.end() < self.mapping_end
     }
 
+    /// The words of 8 bytes at multiples of 8, as they lie in memory, by rising address.
+    pub fn word_bytes(&self) -> &[[u8; 8]] {
+        let skip = usize::try_from(self.start.0.wrapping_neg() % 8).unwrap_or(0);
+        self.bytes.get(skip..).unwrap_or_default().as_chunks().0
+    }
+
+    /// The little-endian words at multiples of 8, by rising address.
+    pub fn words(&self) -> impl Iterator<Item = u64> {
+        self.word_bytes().iter().map(|word| u64::from_le_bytes(*word))
+    }
+
     /// The little-endian word of 8 bytes at `address`; `None` where not all of it was copied.
     pub fn read_u64(&self, address: Avma) -> Option<u64> {
         let from = usize::try_from(address.0.checked_sub(self.start.0)?).ok()?;
