@@ -12,6 +12,7 @@ use core::ops::Range;
 
 use super::follow::{self, Function};
 use super::layout::Layout;
+use super::pieces::{Origin, Piece};
 use super::{Compiler, Input, Report};
 use crate::arch::{Arch, Machine};
 use crate::rule::{Rule, RuleSource, Slots};
@@ -40,7 +41,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     starts.dedup();
     let (entries, damaged) = pages::entries(section);
     compiler.report.damaged_entries += damaged;
-    compiler.pieces.sort_by_key(|piece| piece.range.start);
+    compiler.pieces.sort_by_key(Piece::start);
     // What other sources gave, sorted.
     let known = compiler.pieces.len();
     let mut done = 0;
@@ -71,7 +72,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
             part(input, entry.encoding, start..end, known, compiler);
         }
     }
-    compiler.pieces.retain(|piece| !piece.range.is_empty());
+    compiler.pieces.retain(|piece| !piece.range().is_empty());
 }
 
 /// Adds the rules of one of the functions that an entry speaks for.
@@ -83,11 +84,11 @@ fn part(input: &Input<'_>, encoding: u32, range: Range<u64>, known: usize, compi
     }
     let claimed = compiler.claims.claim(range.clone());
     let Some(first) = claimed.first() else { return };
-    let source = (SourceKind::CompactUnwind, range.start);
+    let origin = Origin::new(SourceKind::CompactUnwind, range.start);
     // No code is looked at for two of them.
     match function(input, encoding, first, &mut compiler.report) {
-        Ok(rules) => compiler.add(&claimed, &rules, source),
-        Err(reason) => compiler.unsupported(&claimed, source, RuleSource::CompactUnwind, reason),
+        Ok(rules) => compiler.add(&claimed, &rules, origin),
+        Err(reason) => compiler.unsupported(&claimed, origin, RuleSource::CompactUnwind, reason),
     }
 }
 
@@ -153,26 +154,27 @@ fn rules_of(
 fn complete(input: &Input<'_>, range: &Range<u64>, known: usize, compiler: &mut Compiler<'_>) {
     let machine = input.arch.machine();
     let pieces = compiler.pieces.get_mut(..known).unwrap_or_default();
-    let from = pieces.partition_point(|piece| piece.range.start < range.start);
-    let to = pieces.partition_point(|piece| piece.range.start < range.end);
+    let from = pieces.partition_point(|piece| piece.start() < range.start);
+    let to = pieces.partition_point(|piece| piece.start() < range.end);
     let Some(pieces) = pieces.get_mut(from..to) else { return };
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return };
-    let (source, body) = (last.source, (last.rule, last.slots));
-    let described = first.range.start..last.range.end;
-    let is_one = source.0 == SourceKind::EhFrame
+    let (origin, number) = (last.origin, last.rule);
+    let body = compiler.rules.of(number);
+    let described = first.start()..last.end();
+    let is_one = origin.kind() == Some(SourceKind::EhFrame)
         && described.start == range.start
-        && pieces.iter().all(|piece| piece.source == source)
-        && pieces.array_windows::<2>().all(|[one, next]| one.range.end == next.range.start);
+        && pieces.iter().all(|piece| piece.origin == origin)
+        && pieces.array_windows::<2>().all(|[one, next]| one.end() == next.start());
     // Where the frame is taken down too, an earlier rule holds again, and that of the first instruction at the latest.
-    let comes_back = pieces.iter().rev().skip(1).any(|piece| (piece.rule, piece.slots) == body);
+    let comes_back = pieces.iter().rev().skip(1).any(|piece| piece.rule == number);
     let layout = Layout::of(body.0, body.1, machine).filter(|layout| *layout != Layout::entry(machine));
     let Some(layout) = layout.filter(|_| is_one && !comes_back) else { return };
     let Some(code) = code(input, &described) else { return };
     let followed = Function { arch: input.arch, start: described.start, code, body: &layout };
     let Ok(steps) = follow::follow(&followed, layout.base == machine.fp) else { return };
     for piece in pieces {
-        piece.range.end = piece.range.start;
+        piece.end_at(piece.start());
     }
     let rules = rules_of(steps, described.start, body, RuleSource::EhFrame, machine);
-    compiler.add(core::slice::from_ref(&described), &rules, source);
+    compiler.add(core::slice::from_ref(&described), &rules, origin);
 }

@@ -21,6 +21,7 @@ mod table;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use super::pieces::Origin;
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::goroutine::g_register;
@@ -72,7 +73,7 @@ pub(super) fn rules_before_debug_frame(table: &Table<'_>, compiler: &mut Compile
         if range.start < range.end && compiler.claims.is_code(&range) {
             let rules = [(range.start, (Rule::bare(kind, RuleSource::GoPclntab), Slots::SAME))];
             let claimed = compiler.claims.claim(range);
-            compiler.add(&claimed, &rules, (SourceKind::GoPclntab, function.offset));
+            compiler.add(&claimed, &rules, Origin::new(SourceKind::GoPclntab, function.offset));
         }
     }
 }
@@ -97,7 +98,7 @@ pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut
             compiler.report.count_unfollowed(Some(range), "Go's table of functions: a function that changes stacks");
             continue;
         }
-        let source = (SourceKind::GoPclntab, function.offset);
+        let origin = Origin::new(SourceKind::GoPclntab, function.offset);
         let name = table.name(&function).unwrap_or_default();
         let is_entered_from_c = ENTERED_FROM_C.contains(&name);
         let keeps_goroutine = has_goroutine_register && !is_entered_from_c;
@@ -110,7 +111,7 @@ pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut
             rules = Vec::from([(function.start, (Rule::bare(Kind::End, RuleSource::GoPclntab), Slots::SAME))]);
         }
         let claimed = compiler.claims.claim(function.start..end);
-        compiler.add(&claimed, &rules, source);
+        compiler.add(&claimed, &rules, origin);
     }
 }
 
