@@ -22,7 +22,7 @@ const LEAST_SAMPLES: usize = 4;
 /// The table of `input`, with its functions where they are; `None` if that is not known.
 pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
     let (_, bytes) = input.pclntab?;
-    let is_code = |svma| input.text.iter().any(|range| range.contains(&svma));
+    let is_code = |svma| svma != 0 && (input.text.is_empty() || input.text.iter().any(|range| range.contains(&svma)));
     let table = Table::open(bytes, input.arch, input.bases.text, is_code)?;
     if table.is_placed() || input.code.is_empty() {
         return Some(table);
