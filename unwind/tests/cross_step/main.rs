@@ -185,7 +185,7 @@ fn every_instruction_of_riscv64_programs_gives_the_whole_stack() {
 
 /// Its call frame information says how frames are made, and no word of how they are taken down.
 #[test]
-fn t14_every_instruction_of_programs_of_clang_gives_the_whole_stack() {
+fn t5_every_instruction_of_programs_of_clang_gives_the_whole_stack() {
     for platform in [&AARCH64_CLANG, &RISCV64_CLANG, &MIPS_CLANG] {
         check(platform);
     }
