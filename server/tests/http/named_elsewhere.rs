@@ -159,6 +159,10 @@ async fn a_library_that_another_symbol_server_has_is_named_as_there() {
     let (_, answer) = resolve(&near, &by_code).await;
     assert_eq!((named(&answer), &answer["image_base"]), (named(&there), &json!("0x180000000")));
 
+    let by_code = format!("/symbols/Native.dll/{}/Native.sym", code_id(&dll));
+    let led = http().get(near.url(&by_code)).send().await.unwrap();
+    assert!(led.url().path() == path && led.text().await.unwrap().starts_with("MODULE windows "));
+
     // What cannot be told now is told so, and what nobody has is not asked for again and again.
     let other = "000000000000000000000000000000011";
     let missing = frames(&near, "other.pdb", other).await;

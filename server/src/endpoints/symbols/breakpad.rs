@@ -259,7 +259,9 @@ async fn redirection_to_made(
         Ok(object.debug_id().cloned().map(|id| (id, pdb.unwrap_or(code_file))))
     };
     let (id, name) = app.making.run(read).await.ok()?.ok()??;
-    let (guid, age) = breakpad_ids(&id, "").find(|id| has_debug_file(*id))?;
+    // Where it leads it is found out whether another server has the PDB.
+    let may_be_elsewhere = app.symbol_upstreams.get().is_some() && scope.reaches_upstreams();
+    let (guid, age) = breakpad_ids(&id, "").find(|id| may_be_elsewhere || has_debug_file(*id))?;
     redirected(&name, &id_text(guid, age))
 }
 
