@@ -5,11 +5,13 @@ use core::ops::Range;
 
 use symseal_module::Avma;
 
-use crate::arch::{Ahead, Arch, Call, Extent, FrameRecords, Target};
+use crate::arch::{Ahead, Arch, Call, Extent, FrameRecords, Jump, Target};
 use crate::memory::Memory;
 use crate::rule::RuleSource;
 use crate::step::{Budget, LONGEST_LEAF, Stepper};
 
+/// Functions that end by a jump to another one, after each other, through which it is followed where a call leads.
+const MOST_FUNCTIONS: usize = 3;
 /// The most bytes of a function that are searched for a jump out of it.
 const LONGEST_SEARCHED: u64 = 1 << 14;
 /// What following the instructions of a function without rules costs, in units of a byte of code that is searched: see [`Budget::effort`].
@@ -35,13 +37,25 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Whether the present function, which has no rule, may run because `target` was called: it may be the function itself, or go on to
     /// it by a jump.
-    #[inline(never)]
     pub(crate) fn may_lead_here(&self, target: u64, budget: &Budget) -> bool {
+        self.leads_here(target, MOST_FUNCTIONS, budget)
+    }
+
+    /// The same, over `functions` that end by a jump at most: what more of them lead to is not to be told.
+    #[inline(never)]
+    fn leads_here(&self, target: u64, functions: usize, budget: &Budget) -> bool {
+        let goes_on = |range| {
+            functions
+                .checked_sub(1)
+                .is_none_or(|left| self.has_jump(range, budget, |target| self.leads_here(target, left, budget)))
+        };
         if self.is_covered(target) {
-            return self.is_thunk(target) || self.jumps_out(target, budget);
+            return self.is_thunk(target)
+                || self.modules.record_at(target).is_none_or(|(start, end)| goes_on(start..end));
         }
-        let reaches = |extent: Extent| self.lookup_pc().wrapping_sub(target) < extent.bytes;
-        self.extent_of(target, budget).is_none_or(|extent| extent.leaves || reaches(extent))
+        let Some(extent) = self.extent_of(target, budget) else { return true };
+        self.lookup_pc().wrapping_sub(target) < extent.bytes
+            || (extent.leaves && goes_on(target..target.wrapping_add(extent.bytes)))
     }
 
     /// Whether a direct call to the function around the program counter, as its instructions tell, returns to `pc`.
@@ -83,41 +97,26 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         (Self::MACHINE.extent)(code.get(..code.len().min(LONGEST_LEAF as usize))?)
     }
 
-    /// Whether the function at `start`, which has rules, may end by a jump to another one. Bytes that look like such a jump count too.
-    #[inline(never)]
-    fn jumps_out(&self, start: u64, budget: &Budget) -> bool {
-        self.modules.record_at(start).is_none_or(|(start, end)| self.has_jump(start..end, budget, |_| true))
-    }
-
-    /// Whether code without rules in `range` may go on to the present function by a jump, or by two over a function that has rules.
+    /// Whether code without rules in `range`, which begins with an instruction, may go on to the present function by a jump, or by some over other functions.
     pub(crate) fn goes_on(&self, range: Range<u64>, budget: &Budget) -> bool {
         self.has_jump(range, budget, |target| self.may_lead_here(target, budget))
     }
 
-    /// Whether a jump in `range` leads, or may lead, to somewhere else that `counts`; also if that is not to be told.
+    /// Whether a jump in `range`, which begins with an instruction, leads to somewhere else that `counts`; also if that is not to be told.
     fn has_jump(&self, range: Range<u64>, budget: &Budget, counts: impl Fn(u64) -> bool) -> bool {
         let length = range.end.wrapping_sub(range.start);
         if !Self::FOLLOWS || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
             return true;
         }
         let code = self.modules.code_at(range.start).and_then(|code| code.between(range.start, range.end));
-        let mut places = range.clone().enumerate();
-        code.is_none_or(|code| {
-            places.any(|(offset, at)| match code.get(offset..).unwrap_or_default() {
-                [0xe9, a, b, c, d, ..] => {
-                    let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
-                    let target = at.wrapping_add(5).wrapping_add_signed(distance);
-                    !range.contains(&target) && self.modules.code_at(target).is_some() && counts(target)
-                }
-                [0xeb, distance, ..] => {
-                    let target = at.wrapping_add(2).wrapping_add_signed(i64::from(*distance as i8));
-                    !range.contains(&target) && counts(target)
-                }
-                // Through a register or memory.
-                [0xff, modrm, ..] => modrm >> 3 & 7 == 4,
-                _ => false,
-            })
-        })
+        let mut leads_out = |jump| match jump {
+            Jump::To(distance) => {
+                let target = range.start.wrapping_add_signed(distance);
+                !range.contains(&target) && counts(target)
+            }
+            Jump::Anywhere => true,
+        };
+        code.is_none_or(|code| (Self::MACHINE.has_jump)(code, &mut leads_out))
     }
 
     /// Whether the call that returns to `returns_to` led to the function around `here`, as its instructions tell, and that begins by making a frame

@@ -153,6 +153,22 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         words.any(|(_, pc)| self.is_called_here(pc, nearest, budget))
     }
 
+    /// Whether a word above the stack pointer, as far as that of an interrupted function may lie, is behind a direct call to the present function, which has moved
+    /// the stack pointer since: then the word on top of the stack may be left over.
+    #[inline(never)]
+    pub(crate) fn is_called_further_out(&self, budget: &Budget) -> bool {
+        if !Self::FOLLOWS || !budget.spend(2 * WORDS_OF_INTERRUPTED as u32) {
+            return false;
+        }
+        let nearest = self.nearest_start(budget);
+        let moved = || {
+            let code = self.modules.code_at(nearest).and_then(|code| code.between(nearest, self.state.pc));
+            !code.is_some_and(Self::MACHINE.keeps_stack)
+        };
+        let mut words = self.words_up_to(WORDS_OF_INTERRUPTED).skip(1);
+        nearest != 0 && moved() && words.any(|(_, pc)| self.is_called_here(pc, nearest, budget))
+    }
+
     /// Whether a direct call returns to `pc`, and no other word is behind one to a function that begins nearer to the program counter.
     pub(crate) fn is_nearest_call(&self, pc: u64, budget: &Budget) -> bool {
         matches!(self.call_to(pc), Some(Call::To(target)) if target >= self.nearest_start(budget))

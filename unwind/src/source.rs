@@ -37,7 +37,7 @@ pub enum SourceKind {
 }
 
 impl SourceKind {
-    fn from_bits(bits: u64) -> Option<Self> {
+    pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         Some(match bits {
             1 => Self::EhFrame,
             2 => Self::DebugFrame,

@@ -30,6 +30,14 @@ enum Evidence {
     },
 }
 
+/// A frame record: where it lies and where it ends, and what it holds.
+struct Recorded {
+    record: u64,
+    record_end: u64,
+    caller_fp: u64,
+    pc: u64,
+}
+
 impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Without a rule: a signal trampoline known by its instructions, a call through a null pointer, a leaf, the frame
     /// pointer. Each only with what supports it at hand; else the walk stops with `reason`.
@@ -69,12 +77,12 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 Some(_) if self.settings.scan && Self::MACHINE.link.is_none() => self.by_frame_pointer(budget),
                 // The call at the return address leads right here.
                 Some((_, Evidence::CallsHere { .. })) => by_leaf(UnwindMethod::Leaf),
-                // Either may be right: the word may be left over from an earlier call, and the frame pointer may be that of
+                // Another word may be the right one: this one may be left over from an earlier call, and the frame pointer may be that of
                 // a function further out.
-                Some((_, Evidence::Calls)) => match self.by_frame_pointer(budget) {
-                    Some(_) => Some((None, Err(StopReason::Ambiguous))),
-                    None => by_leaf(UnwindMethod::Leaf),
-                },
+                Some((_, Evidence::Calls)) if self.may_be_framed(budget) || self.is_called_further_out(budget) => {
+                    Some((None, Err(StopReason::Ambiguous)))
+                }
+                Some((_, Evidence::Calls)) => by_leaf(UnwindMethod::Leaf),
                 _ => self.by_frame_pointer(budget),
             }
         };
@@ -172,19 +180,12 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Along the frame pointer, on one stack alone: from an alternate stack to the interrupted one only the signal frame leads.
     fn by_frame_pointer(&self, budget: &Budget) -> Option<(Option<u64>, Next)> {
-        if Self::MACHINE.frame_records == FrameRecords::None {
-            return None;
-        }
-        let (record, record_end) = self.record()?;
-        let (caller_fp, pc) = (self.read(record)?, self.read(Self::slot(record_end, -1))?);
-        let pc = self.unsigned(pc);
+        let Recorded { record, record_end, caller_fp, pc } = self.recorded()?;
         // The rest of the frame lies above the record, if there is a rest.
         let sp_known = Self::MACHINE.frame_records == FrameRecords::BelowCfa;
         let cfa = sp_known.then_some(record_end);
         if pc == 0 {
-            // The root of a chain that led here. Without one, the register holds anything.
-            let is_chain = self.state.method == UnwindMethod::FramePointer;
-            return is_chain.then_some((cfa, Err(StopReason::RootFramePointer)));
+            return self.is_in_chain().then_some((cfa, Err(StopReason::RootFramePointer)));
         }
         if !self.modules.holds(pc.wrapping_sub(1)) || !self.may_have_called(pc, budget) {
             return None;
@@ -194,13 +195,39 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let is_another = || match self.settings.scan {
             true => self.has_candidate_below(record, budget),
             // Without the code here no call can be told to lead here.
-            false => self.modules.code_at(self.lookup_pc()).is_some() && self.has_call_below(record, budget),
+            false if self.modules.code_at(self.lookup_pc()).is_none() => false,
+            // To where an indirect call led, nothing says.
+            false if self.call_to(pc) == Some(Call::Indirect) => self.has_candidate_below(record, budget),
+            false => self.has_call_below(record, budget),
         };
         if !is_own() && is_another() {
             return None;
         }
         let method = UnwindMethod::FramePointer;
         Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))
+    }
+
+    /// Whether the frame pointer leads to what may be the return address, or the end of the chain.
+    fn may_be_framed(&self, budget: &Budget) -> bool {
+        self.recorded().is_some_and(|Recorded { pc, .. }| match pc {
+            0 => self.is_in_chain(),
+            _ => self.modules.holds(pc.wrapping_sub(1)) && self.may_have_called(pc, budget),
+        })
+    }
+
+    /// Whether a chain of frame pointers led here: then it has a root. Without one, the register holds anything.
+    fn is_in_chain(&self) -> bool {
+        self.state.method == UnwindMethod::FramePointer
+    }
+
+    /// The frame record that the frame pointer points to.
+    fn recorded(&self) -> Option<Recorded> {
+        if Self::MACHINE.frame_records == FrameRecords::None {
+            return None;
+        }
+        let (record, record_end) = self.record()?;
+        let (caller_fp, pc) = (self.read(record)?, self.read(Self::slot(record_end, -1))?);
+        Some(Recorded { record, record_end, caller_fp, pc: self.unsigned(pc) })
     }
 
     /// Whether the frame pointer leads to what looks like code in no module: code that was made at run time, or loaded since.

@@ -135,6 +135,63 @@ fn t16_a_call_of_a_function_that_ends_before_this_one_is_no_evidence_unless_it_g
     assert_eq!(walk(&code), (Some(Avma(at(0x1015))), StopReason::EndOfStack));
 }
 
+/// With what is in place of the code of the first function, which has rules: the caller of [`HERE`], where the call to that function returns to a word
+/// above the one that leads on.
+#[track_caller]
+fn check_called_function(instructions: &[u8], expected: Option<u64>, stop: StopReason) {
+    let (table, mut code) = (section().compile().bytes, code());
+    (code[0xa0], code[0x800]) = (0xc3, 0x53); // ret, which is all of a function without rules; push %rbx
+    code[..instructions.len()].copy_from_slice(instructions);
+    let words = [1, at(0x1095), at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]];
+    let process = Process::with_code(&table, Some((FIRST, &code)));
+    let (frames, walk) = scan_with(&process, &registers(HERE), &stack(&words));
+    let found = frames.get(1).map(|frame| frame.pc.0 - cfi::BIAS);
+    assert_eq!((found, walk.stop), (expected, stop), "{instructions:x?}");
+}
+
+#[test]
+fn t16_a_function_with_rules_is_followed_by_its_instructions_to_where_it_jumps() {
+    let found = (Some(0x1015), StopReason::EndOfStack);
+    let ambiguous = (None, StopReason::Ambiguous);
+    // mov $0xe9ebff, %eax: bytes that look like jumps; a jump within.
+    check_called_function(&[0xb8, 0xff, 0xeb, 0xe9, 0], found.0, found.1);
+    check_called_function(&[0xeb, 0], found.0, found.1);
+    // To the present function, whether it depends on something or not; to another, which ends before it.
+    check_called_function(&[0xe9, 0xfb, 7, 0, 0], ambiguous.0, ambiguous.1);
+    check_called_function(&[0x0f, 0x85, 0xfa, 7, 0, 0], ambiguous.0, ambiguous.1);
+    check_called_function(&[0xe9, 0x9b, 0, 0, 0], found.0, found.1);
+    // jmp *%rax, and what is no instruction.
+    check_called_function(&[0xff, 0xe0], ambiguous.0, ambiguous.1);
+    check_called_function(&[0x06], ambiguous.0, ambiguous.1);
+}
+
+#[test]
+fn t16_a_frame_pointer_behind_an_indirect_call_is_not_believed_over_a_word_below() {
+    let (table, code) = (section().compile().bytes, code());
+    let process = Process::with_code(&table, Some((FIRST, &code)));
+    let framed = Registers { fp: SP + 0x40, ..registers(HERE) };
+    // Without scanning: the record of a function that was called through a pointer, and nothing below.
+    let mut words = [7; 13];
+    (words[8], words[9], words[12]) = (0, at(0x1022), at(0x1095));
+    assert_eq!(process.pcs(&framed, &stack(&words)), (vec![HERE, 0x1022, 0x1095], StopReason::EndOfStack));
+    // Another such word below it, whose caller leads on.
+    words[2..6].copy_from_slice(&[at(0x1022), 8, 9, at(0x1095)]);
+    assert_eq!(process.pcs(&framed, &stack(&words)), (vec![HERE], StopReason::NoRule));
+}
+
+#[test]
+fn t16_a_word_on_top_of_the_stack_is_not_taken_where_a_call_further_out_led_here() {
+    let (table, mut code) = (section().compile().bytes, code());
+    let words = [at(0x1022), 1, at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]];
+    let walk = |code: &[u8]| Process::with_code(&table, Some((FIRST, code))).pcs(&registers(HERE), &stack(&words));
+    // The function has not moved the stack pointer: the word is the return address, though an earlier call has left another one.
+    code[0x840] = 0xc3;
+    assert_eq!(walk(&code).0.get(1), Some(&0x1022));
+    // push %rbx
+    code[0x800] = 0x53;
+    assert_eq!(walk(&code), (vec![HERE], StopReason::Ambiguous));
+}
+
 #[test]
 fn t16_nothing_is_guessed_of_what_returns_to_no_module() {
     // The rule of the first function finds a word that is no address of anything; behind it lies one that calls account for.

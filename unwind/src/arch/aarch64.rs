@@ -33,6 +33,7 @@ impl Target for Aarch64 {
         keeps_stack: |code| is_without(code, false, moves_stack),
         keeps_frame_pointer: |_| false,
         extent: |_| None,
+        has_jump: |_, _| true,
         ahead: |_| Ahead::Unknown,
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, CONTEXT), (4, CONTEXT)] }],

@@ -37,6 +37,7 @@ impl Target for Arm {
         keeps_stack: <[u8]>::is_empty,
         keeps_frame_pointer: |_| false,
         extent: |_| None,
+        has_jump: |_, _| true,
         ahead: |_| Ahead::Unknown,
         context_slot,
         trampolines: &[

@@ -32,6 +32,7 @@ impl Target for I686 {
         keeps_stack: |code| x86::keeps_stack(code, x86::Mode::Bits32),
         keeps_frame_pointer: |code| x86::keeps_frame_pointer(code, x86::Mode::Bits32),
         extent: |code| x86::extent(code, x86::Mode::Bits32),
+        has_jump: |code, counts| x86::has_jump(code, x86::Mode::Bits32, counts),
         ahead: |code| x86::ahead(code, x86::Mode::Bits32),
         context_slot,
         trampolines: &[

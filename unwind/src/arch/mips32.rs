@@ -54,6 +54,7 @@ const LITTLE: Machine = Machine {
     keeps_stack: |code| is_without(code, false, moves_stack),
     keeps_frame_pointer: |_| false,
     extent: |_| None,
+    has_jump: |_, _| true,
     ahead: |_| Ahead::Unknown,
     context_slot,
     trampolines: &[

@@ -194,6 +194,8 @@ pub(crate) struct Machine {
     pub(crate) keeps_frame_pointer: fn(code: &[u8]) -> bool,
     /// How far the function reaches that `code` begins with; `None` where its instructions do not tell, or are not read.
     pub(crate) extent: fn(code: &[u8]) -> Option<Extent>,
+    /// Whether one of the jumps in `code`, whole instructions, counts; also where that is not to be told.
+    pub(crate) has_jump: fn(code: &[u8], counts: &mut dyn FnMut(Jump) -> bool) -> bool,
     /// What the instructions at the front of `code`, from the one that is about to run, say of where the return address is.
     pub(crate) ahead: fn(code: &[u8]) -> Ahead,
     /// Bytes from the machine context to the value of a register.
@@ -222,6 +224,15 @@ pub(crate) enum Call {
     /// To this address.
     To(u64),
     Indirect,
+}
+
+/// A jump instruction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Jump {
+    /// To what lies as many bytes behind the first instruction that was looked at.
+    To(i64),
+    /// Through a register or memory.
+    Anywhere,
 }
 
 /// A function without rules, as its instructions tell it.

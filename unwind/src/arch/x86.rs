@@ -3,10 +3,12 @@
 
 mod ahead;
 mod extent;
+mod jumps;
 mod length;
 
 pub(super) use ahead::{ahead, keeps_frame_pointer, keeps_stack};
 pub(super) use extent::extent;
+pub(super) use jumps::has_jump;
 pub(crate) use length::Mode;
 #[cfg(feature = "compile")]
 pub(crate) use length::length;

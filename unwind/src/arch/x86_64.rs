@@ -1,7 +1,7 @@
 //! AMD64 on Linux: System V ABI register numbers, the kernel's signal frame, call instructions.
 
 use super::x86::{
-    LONGEST_CALL, Mode, ahead, call_before, extent, is_made_of, keeps_frame_pointer, keeps_stack, nop_length,
+    LONGEST_CALL, Mode, ahead, call_before, extent, has_jump, is_made_of, keeps_frame_pointer, keeps_stack, nop_length,
 };
 use super::{Arch, FrameRecords, Machine, Target, Trampoline};
 
@@ -34,6 +34,7 @@ impl Target for X86_64 {
         keeps_stack: |code| keeps_stack(code, Mode::Bits64),
         keeps_frame_pointer: |code| keeps_frame_pointer(code, Mode::Bits64),
         extent: |code| extent(code, Mode::Bits64),
+        has_jump: |code, counts| has_jump(code, Mode::Bits64, counts),
         ahead: |code| ahead(code, Mode::Bits64),
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, 0), (7, 0)] }],

@@ -8,8 +8,9 @@ use core::ops::Range;
 use gimli::{ArrayLike, BaseAddresses, RegisterRule, UnwindContext, UnwindContextStorage, UnwindTableRow};
 
 use super::fdes::{CfiSection, Fde};
-use super::pieces::Piece;
+use super::pieces::{Origin, Piece};
 use super::programs::Programs;
+use super::rules::Rules;
 use super::translate::Translator;
 use super::{Report, Unsupported};
 use crate::arch::Arch;
@@ -31,14 +32,14 @@ const MAX_REMEMBERED: usize = 32;
 
 pub(super) struct Storage;
 
-type Rules = [(gimli::Register, RegisterRule<usize>); MAX_RULES];
+type RegisterRules = [(gimli::Register, RegisterRule<usize>); MAX_RULES];
 type Stack = alloc::boxed::Box<[UnwindTableRow<usize, Storage>; MAX_REMEMBERED]>;
 
 impl UnwindContextStorage<usize> for Storage
 where
-    Rules: ArrayLike<Item = (gimli::Register, RegisterRule<usize>)>,
+    RegisterRules: ArrayLike<Item = (gimli::Register, RegisterRule<usize>)>,
 {
-    type Rules = Rules;
+    type Rules = RegisterRules;
     type Stack = Stack;
 }
 
@@ -77,14 +78,16 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
         fde: &Fde<'a>,
         claimed: &[Range<u64>],
         programs: &mut Programs,
+        rules: &mut Rules,
         report: &mut Report,
         pieces: &mut Vec<Piece>,
     ) {
         let mut emit = Emit {
             claimed,
             pieces,
+            rules,
             report,
-            source: (self.kind, fde.offset() as u64),
+            origin: Origin::new(self.kind, fde.offset() as u64),
             unsupported: Rule::bare(Kind::Unsupported, self.source),
         };
         // What could not be read is unsupported up to here.
@@ -144,20 +147,21 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
 struct Emit<'e> {
     claimed: &'e [Range<u64>],
     pieces: &'e mut Vec<Piece>,
+    rules: &'e mut Rules,
     report: &'e mut Report,
-    source: (SourceKind, u64),
+    origin: Origin,
     unsupported: Rule,
 }
 
 impl Emit<'_> {
     /// Gives whether any of the range is claimed.
     fn rule(&mut self, range: Range<u64>, rule: Rule, slots: Slots, unknown: usize) -> bool {
-        let source = self.source;
+        let rule = self.rules.number_of(rule, slots);
         let from = self.claimed.partition_point(|claimed| claimed.end <= range.start);
         let mut emitted = false;
         for claimed in self.claimed.iter().skip(from).take_while(|claimed| claimed.start < range.end) {
             let range = range.start.max(claimed.start)..range.end.min(claimed.end);
-            self.pieces.push(Piece { range, rule, slots, source });
+            self.pieces.push(Piece::new(range, rule, self.origin));
             emitted = true;
         }
         if emitted {

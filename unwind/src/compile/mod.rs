@@ -18,8 +18,10 @@ mod pdr;
 mod pieces;
 mod plt;
 mod programs;
+mod rules;
 mod signs;
 mod startup;
+mod synchronous;
 mod tasks;
 mod terms;
 mod trampoline;
@@ -44,8 +46,9 @@ use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
 use eval::{Evaluator, expected_rows};
 use fdes::{CfiSection, FdePlace, FdeReader};
-use pieces::{Claims, Piece};
+use pieces::{Claims, Origin, Piece};
 use programs::Programs;
+use rules::Rules;
 
 pub use coroutines::{COROUTINE_NAMES, LOCATION_SECTIONS, coroutines, names_coroutines};
 pub use debug_info::DEBUG_INFO_SECTIONS;
@@ -138,6 +141,17 @@ impl<'a> Input<'a> {
             producer: "",
             bases: Bases::default(),
         }
+    }
+}
+
+impl<'a> Input<'a> {
+    /// What the file has of a function: fewer bytes than the range where its section ends before.
+    fn code_of(&self, range: &Range<u64>) -> Option<&'a [u8]> {
+        self.code.iter().find_map(|(start, bytes)| {
+            let from = usize::try_from(range.start.checked_sub(*start)?).ok()?;
+            let length = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
+            bytes.get(from..).map(|bytes| bytes.get(..length).unwrap_or(bytes)).filter(|bytes| !bytes.is_empty())
+        })
     }
 }
 
@@ -312,9 +326,11 @@ impl core::error::Error for CompileError {}
 /// a Windows module that it holds leaves. Within one section the entry that starts first counts, and of these the longest.
 pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let text = normalized(input.text);
+    let span = write::Span::of(&text, input.image_base)?;
     let mut compiler = Compiler {
         claims: Claims::new(&text),
         pieces: Vec::new(),
+        rules: Rules::default(),
         programs: Programs::default(),
         report: Report::default(),
     };
@@ -367,6 +383,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let _ = compiler.pieces.try_reserve(expected_rows(bytes));
         compiler.entries(fdes, reader, evaluator);
     }
+    synchronous::complete(input, &mut compiler);
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }
@@ -382,28 +399,29 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     compact::rules(input, &mut compiler);
     compiler.start_up(input.arch, input.code);
     pdata::leaves(input, &mut compiler);
-    let Compiler { mut pieces, programs, mut report, .. } = compiler;
-    pieces.sort_by_key(|piece| piece.range.start);
+    let Compiler { mut pieces, mut rules, programs, mut report, .. } = compiler;
+    pieces.sort_by_key(Piece::start);
     match input.arch {
-        Arch::I686 => x86::tell_pushes(input.code, &mut pieces),
+        Arch::I686 => x86::tell_pushes(input.code, &mut pieces, &mut rules),
         Arch::X86_64 => {
-            x86::tell_extended(input.code, &mut pieces);
-            trampoline::mark_beginnings(input.code, &text, &mut pieces);
+            x86::tell_extended(input.code, &mut pieces, &mut rules);
+            trampoline::mark_beginnings(input.code, &text, &mut pieces, &mut rules);
         }
         _ => {}
     }
-    report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces);
+    report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces, &mut rules);
     report.programs = programs.count();
-    let known = pieces.iter().filter(|piece| !matches!(piece.rule.kind(), Some(Kind::Gap | Kind::Unsupported)));
-    report.covered_bytes = known.map(|piece| piece.range.end - piece.range.start).sum();
+    let is_known = |piece: &&Piece| !matches!(rules.of(piece.rule).0.kind(), Some(Kind::Gap | Kind::Unsupported));
+    report.covered_bytes = pieces.iter().filter(is_known).map(|piece| piece.end() - piece.start()).sum();
     padding::absorb(input.arch, input.code, &mut pieces);
-    let bytes = write::write(input, &text, &pieces, &programs.into_bytes(), &mut report)?;
+    let bytes = write::write(input, &span, &pieces, &mut rules, &programs.into_bytes(), &mut report)?;
     Ok(Compiled { bytes, report })
 }
 
 struct Compiler<'t> {
     claims: Claims<'t>,
     pieces: Vec<Piece>,
+    rules: Rules,
     programs: Programs,
     report: Report,
 }
@@ -416,10 +434,10 @@ impl Compiler<'_> {
                 continue;
             };
             for (range, rule) in rules {
-                for range in self.claims.claim(range) {
-                    let source = (SourceKind::Plt, plt.range.start);
-                    self.pieces.push(Piece { range, rule, slots: Slots::SAME, source });
-                }
+                let rule = self.rules.number_of(rule, Slots::SAME);
+                let origin = Origin::new(SourceKind::Plt, plt.range.start);
+                let claimed = self.claims.claim(range);
+                self.pieces.extend(claimed.into_iter().map(|range| Piece::new(range, rule, origin)));
             }
         }
     }
@@ -427,16 +445,16 @@ impl Compiler<'_> {
     fn start_up(&mut self, arch: Arch, code: &[(u64, &[u8])]) {
         for (start, bytes) in code {
             for (range, rule, slots) in startup::rules(arch, *start, bytes).unwrap_or_default() {
-                for range in self.claims.claim(range) {
-                    let source = (SourceKind::Instructions, *start);
-                    self.pieces.push(Piece { range, rule, slots, source });
-                }
+                let rule = self.rules.number_of(rule, slots);
+                let origin = Origin::new(SourceKind::Instructions, *start);
+                let claimed = self.claims.claim(range);
+                self.pieces.extend(claimed.into_iter().map(|range| Piece::new(range, rule, origin)));
             }
         }
     }
 
     /// Adds the rules of one entry: each holds from its address on, up to the next. `rules` rise and begin with the range.
-    fn add(&mut self, claimed: &[Range<u64>], rules: &[(u64, (Rule, Slots))], source: (SourceKind, u64)) {
+    fn add(&mut self, claimed: &[Range<u64>], rules: &[(u64, (Rule, Slots))], origin: Origin) {
         for part in claimed {
             let from = rules.partition_point(|(start, _)| *start <= part.start).saturating_sub(1);
             let ends = rules.iter().skip(from + 1).map(|(start, _)| *start).chain([u64::MAX]);
@@ -446,17 +464,18 @@ impl Compiler<'_> {
                     break;
                 }
                 if range.start < range.end {
-                    self.pieces.push(Piece { range, rule: *rule, slots: *slots, source });
+                    let rule = self.rules.number_of(*rule, *slots);
+                    self.pieces.push(Piece::new(range, rule, origin));
                 }
             }
         }
     }
 
     /// Marks what a record speaks of and this format, or this version, does not express.
-    fn unsupported(&mut self, claimed: &[Range<u64>], source: (SourceKind, u64), of: RuleSource, reason: &str) {
+    fn unsupported(&mut self, claimed: &[Range<u64>], origin: Origin, of: RuleSource, reason: &str) {
         let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
         let rule = (Rule::bare(Kind::Unsupported, of), Slots::SAME);
-        self.add(claimed, &[(first.start, rule)], source);
+        self.add(claimed, &[(first.start, rule)], origin);
         self.note_unsupported(first.start..last.end, reason);
     }
 
@@ -489,7 +508,7 @@ impl Compiler<'_> {
             if !claimed.is_empty()
                 && let Ok(fde) = reader.read(offset)
             {
-                evaluator.run(&fde, &claimed, &mut self.programs, &mut self.report, &mut self.pieces);
+                evaluator.run(&fde, &claimed, &mut self.programs, &mut self.rules, &mut self.report, &mut self.pieces);
             }
         }
     }

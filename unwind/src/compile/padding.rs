@@ -20,12 +20,11 @@ pub(super) fn absorb(arch: Arch, code: &[(u64, &[u8])], pieces: &mut [Piece]) {
     };
     let mut next = u64::MAX;
     for piece in pieces.iter_mut().rev() {
-        let gap = next.saturating_sub(piece.range.end);
-        if (1..machine.function_alignment).contains(&gap)
-            && bytes_of(piece.range.end, gap).is_some_and(machine.is_padding)
+        let gap = next.saturating_sub(piece.end());
+        if (1..machine.function_alignment).contains(&gap) && bytes_of(piece.end(), gap).is_some_and(machine.is_padding)
         {
-            piece.range.end = next;
+            piece.end_at(next);
         }
-        next = piece.range.start;
+        next = piece.start();
     }
 }

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 
 use super::mips::{Function, Step};
-use super::pieces::Piece;
+use super::pieces::{Origin, Piece};
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::source::SourceKind;
@@ -98,9 +98,9 @@ fn function(
     if let Some(reason) = record.and_then(|record| contradiction(record, &function)) {
         return Some(reason);
     }
-    let source = match record {
-        Some(record) => (SourceKind::Pdr, record.offset),
-        None => (SourceKind::Instructions, start),
+    let origin = match record {
+        Some(record) => Origin::new(SourceKind::Pdr, record.offset),
+        None => Origin::new(SourceKind::Instructions, start),
     };
     let mut lost = false;
     for (address, step) in (start..).step_by(4).zip(function.steps()) {
@@ -112,15 +112,13 @@ fn function(
             }
             Step::NotReached => continue,
         };
+        let rule = compiler.rules.number_of(rule, slots);
         for range in compiler.claims.claim(address..address.saturating_add(4)) {
             match compiler.pieces.last_mut() {
-                Some(last)
-                    if last.range.end == range.start
-                        && (last.rule, last.slots, last.source) == (rule, slots, source) =>
-                {
-                    last.range.end = range.end;
+                Some(last) if last.end() == range.start && (last.rule, last.origin) == (rule, origin) => {
+                    last.end_at(range.end);
                 }
-                _ => compiler.pieces.push(Piece { range, rule, slots, source }),
+                _ => compiler.pieces.push(Piece::new(range, rule, origin)),
             }
         }
     }

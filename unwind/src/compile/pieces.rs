@@ -4,16 +4,62 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::rule::{Rule, Slots};
+use super::rules::RuleNumber;
 use crate::source::SourceKind;
 
-/// A range of stated addresses with one rule.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A range of stated addresses with one rule. A module has a million of them, and new memory is most of what their list costs: so they are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
-    pub(super) range: Range<u64>,
-    pub(super) rule: Rule,
-    pub(super) slots: Slots,
-    pub(super) source: (SourceKind, u64),
+    start: u64,
+    /// Bytes. Code spans no more than [`MAX_TEXT_SPAN`](crate::format::MAX_TEXT_SPAN).
+    length: u32,
+    pub(super) rule: RuleNumber,
+    pub(super) origin: Origin,
+}
+
+impl Piece {
+    pub(super) fn new(range: Range<u64>, rule: RuleNumber, origin: Origin) -> Self {
+        let mut piece = Self { start: range.start, length: 0, rule, origin };
+        piece.end_at(range.end);
+        piece
+    }
+
+    /// Its addresses.
+    pub(super) fn range(&self) -> Range<u64> {
+        self.start..self.end()
+    }
+
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.start.saturating_add(u64::from(self.length))
+    }
+
+    /// The same rule up to `end`.
+    pub(super) fn end_at(&mut self, end: u64) {
+        self.length = u32::try_from(end.saturating_sub(self.start)).unwrap_or(u32::MAX);
+    }
+}
+
+/// What a rule comes from: see [`SourceKind`]. Below the offset, which is that of a file or an address, the four bits of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Origin(u64);
+
+impl Origin {
+    /// `offset` may be an address of the upper half.
+    pub(super) fn new(kind: SourceKind, offset: u64) -> Self {
+        Self(offset << 4 | kind as u64)
+    }
+
+    pub(super) fn kind(self) -> Option<SourceKind> {
+        SourceKind::from_bits(self.0 & 15)
+    }
+
+    pub(super) fn offset(self) -> u64 {
+        (self.0 as i64 >> 4) as u64
+    }
 }
 
 /// The code of a binary, and how much of it has been claimed.
@@ -116,6 +162,14 @@ impl<'a> Claims<'a> {
 mod tests {
     use super::*;
     use alloc::vec;
+
+    #[test]
+    fn an_origin_is_what_it_was_made_of() {
+        for offset in [0, 1, 0x1234_5678_9abc, 0x7fff_ffff_ffff, 0xffff_ffff_8100_0000, u64::MAX] {
+            let origin = Origin::new(SourceKind::Sframe, offset);
+            assert_eq!((origin.kind(), origin.offset()), (Some(SourceKind::Sframe), offset));
+        }
+    }
 
     #[test]
     fn every_byte_of_code_is_claimed_once() {

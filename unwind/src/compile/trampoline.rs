@@ -5,7 +5,8 @@ use core::ops::Range;
 
 use memchr::memmem;
 
-use super::pieces::Piece;
+use super::pieces::{Origin, Piece};
+use super::rules::Rules;
 use crate::arch::{Arch, Machine, Trampoline};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 use crate::source::SourceKind;
@@ -14,7 +15,13 @@ use crate::source::SourceKind;
 /// instructions do nothing but return from a signal handler. The instruction before goes with them if it is padding,
 /// because a handler returns to the first instruction and return addresses are looked up one byte lower. Gives
 /// how many there were.
-pub(super) fn mark(arch: Arch, code: &[(u64, &[u8])], text: &[Range<u64>], pieces: &mut Vec<Piece>) -> usize {
+pub(super) fn mark(
+    arch: Arch,
+    code: &[(u64, &[u8])],
+    text: &[Range<u64>],
+    pieces: &mut Vec<Piece>,
+    rules: &mut Rules,
+) -> usize {
     let machine = arch.machine();
     let alignment = machine.instruction_alignment;
     let mut marked = 0;
@@ -23,7 +30,8 @@ pub(super) fn mark(arch: Arch, code: &[(u64, &[u8])], text: &[Range<u64>], piece
             let Some(address) = start.checked_add(at as u64) else { continue };
             let Some(end) = address.checked_add(trampoline.code.len() as u64) else { continue };
             let is_code = |address: u64| text.iter().any(|text| text.contains(&address));
-            let described = piece_at(pieces, address).is_some_and(|piece| piece.rule.kind() == Some(Kind::Signal));
+            let described =
+                piece_at(pieces, address).is_some_and(|piece| rules.of(piece.rule).0.kind() == Some(Kind::Signal));
             if described || !is_code(address) || !is_code(end - 1) {
                 continue;
             }
@@ -42,7 +50,8 @@ pub(super) fn mark(arch: Arch, code: &[(u64, &[u8])], text: &[Range<u64>], piece
                 let Some(rule) = rule else { continue };
                 let start = if *begins == 0 && with_before { before } else { address + *begins as u64 };
                 let range = start..address + ends;
-                replace(pieces, Piece { range, rule, slots: Slots::SAME, source: (SourceKind::Trampoline, address) });
+                let rule = rules.number_of(rule, Slots::SAME);
+                replace(pieces, Piece::new(range, rule, Origin::new(SourceKind::Trampoline, address)));
             }
             marked += 1;
         }
@@ -59,7 +68,7 @@ const BEGINNING_BYTES: usize = 26;
 const HLT: u8 = 0xf4;
 
 /// Gives what stacks begin with its rule: there is no caller. The padding before goes with it, because return addresses are looked up one byte lower.
-pub(super) fn mark_beginnings(code: &[(u64, &[u8])], text: &[Range<u64>], pieces: &mut Vec<Piece>) {
+pub(super) fn mark_beginnings(code: &[(u64, &[u8])], text: &[Range<u64>], pieces: &mut Vec<Piece>, rules: &mut Rules) {
     let machine = Arch::X86_64.machine();
     for (start, bytes) in code {
         for at in memmem::find_iter(bytes, &BEGINNING) {
@@ -75,9 +84,9 @@ pub(super) fn mark_beginnings(code: &[(u64, &[u8])], text: &[Range<u64>], pieces
                 (machine.is_padding)(padding).then_some(1)
             });
             let before = before.or(ends_piece.then_some(1)).unwrap_or(0);
-            let rule = Rule::bare(Kind::End, RuleSource::Trampoline);
-            let source = (SourceKind::Trampoline, address);
-            replace(pieces, Piece { range: address.saturating_sub(before)..end, rule, slots: Slots::SAME, source });
+            let rule = rules.number_of(Rule::bare(Kind::End, RuleSource::Trampoline), Slots::SAME);
+            let origin = Origin::new(SourceKind::Trampoline, address);
+            replace(pieces, Piece::new(address.saturating_sub(before)..end, rule, origin));
         }
     }
 }
@@ -92,19 +101,19 @@ fn find<'a>(bytes: &'a [u8], machine: &'static Machine) -> impl Iterator<Item = 
 }
 
 fn piece_at(pieces: &[Piece], address: u64) -> Option<&Piece> {
-    let at = pieces.partition_point(|piece| piece.range.end <= address);
-    pieces.get(at).filter(|piece| piece.range.contains(&address))
+    let at = pieces.partition_point(|piece| piece.end() <= address);
+    pieces.get(at).filter(|piece| piece.range().contains(&address))
 }
 
 /// Puts `new` in place of whatever lies in its range.
 fn replace(pieces: &mut Vec<Piece>, new: Piece) {
-    let from = pieces.partition_point(|piece| piece.range.end <= new.range.start);
-    let to = pieces.partition_point(|piece| piece.range.start < new.range.end);
-    let range = new.range.clone();
+    let range = new.range();
+    let from = pieces.partition_point(|piece| piece.end() <= range.start);
+    let to = pieces.partition_point(|piece| piece.start() < range.end);
     let replaced = pieces.get(from..to.max(from)).unwrap_or_default();
-    let below = replaced.first().filter(|piece| piece.range.start < range.start).cloned();
-    let above = replaced.last().filter(|piece| piece.range.end > range.end).cloned();
-    let below = below.map(|piece| Piece { range: piece.range.start..range.start, ..piece });
-    let above = above.map(|piece| Piece { range: range.end..piece.range.end, ..piece });
+    let below = replaced.first().filter(|piece| piece.start() < range.start);
+    let above = replaced.last().filter(|piece| piece.end() > range.end);
+    let below = below.map(|piece| Piece::new(piece.start()..range.start, piece.rule, piece.origin));
+    let above = above.map(|piece| Piece::new(range.end..piece.end(), piece.rule, piece.origin));
     pieces.splice(from..to.max(from), below.into_iter().chain([new]).chain(above));
 }

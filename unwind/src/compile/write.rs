@@ -1,12 +1,13 @@
 //! Pieces to the bytes of a file.
 
+use alloc::borrow::Cow;
 use alloc::string::ToString;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use hashbrown::HashMap;
-
 use super::pieces::Piece;
+use super::rules::{RuleNumber, Rules};
 use super::{CompileError, Input, Report};
 use crate::arch::Arch;
 use crate::format::{
@@ -16,117 +17,185 @@ use crate::format::{
 use crate::reasons;
 use crate::rule::{Rule, Slots};
 use crate::source::{self, Source};
-use symseal_module::{Rva, crc32};
+use symseal_module::{Rva, Svma, crc32};
 
-/// Rows in the making, by rising offset from the start of the code.
-struct Rows {
-    starts: Vec<u32>,
-    numbers: Vec<u16>,
+/// The addresses of a table's code, as the file has them.
+pub(super) struct Span {
+    /// The module's image base.
+    base: u64,
+    /// From the image base: the last bucket's boundary at or before the first code, and the end of all.
+    start: u64,
+    end: u64,
+    /// Bytes between the two.
+    size: u32,
+}
+
+impl Span {
+    /// Of code at `text`, which is sorted.
+    pub(super) fn of(text: &[Range<u64>], image_base: Svma) -> Result<Self, CompileError> {
+        let (Some(first), Some(last)) = (text.first(), text.last()) else { return Err(CompileError::NoText) };
+        let base = image_base.0;
+        let span = || {
+            let start = first.start.checked_sub(base)? >> BUCKET_SHIFT << BUCKET_SHIFT;
+            let end = last.end.checked_sub(base)?;
+            let size = end.checked_sub(start).filter(|size| *size <= MAX_TEXT_SPAN)?;
+            Some(Self { base, start, end, size: u32::try_from(size).ok()? })
+        };
+        span().ok_or(CompileError::TextSpan { start: first.start, end: last.end })
+    }
+
+    /// The distance of a stated address from the start.
+    fn offset(&self, svma: u64) -> Option<u32> {
+        u32::try_from(svma.checked_sub(self.base)?.checked_sub(self.start)?).ok()
+    }
+
+    /// As stated.
+    fn stated(&self) -> Range<u64> {
+        self.base.wrapping_add(self.start)..self.base.wrapping_add(self.end)
+    }
+
+    fn error(&self) -> CompileError {
+        let Range { start, end } = self.stated();
+        CompileError::TextSpan { start, end }
+    }
+}
+
+/// Rows in the making, by rising offset from the start of the code, as the bytes of their sections.
+struct Rows<'r> {
+    known: &'r Rules,
+    gap: RuleNumber,
+    count: u32,
+    addresses: Vec<u8>,
+    numbers: Vec<u8>,
+    /// The rule of the last row.
+    last: Option<u16>,
+    /// For each bucket the first row at or after its start.
+    buckets: Vec<u8>,
+    next_bucket: u32,
+    /// Numbers in the file, by those among all that are known.
+    numbered: Vec<Option<u16>>,
+    /// The rules of the file, in the order in which rows have them first.
     rules: Vec<(Rule, Slots)>,
-    known: HashMap<(Rule, Slots), u16>,
-    /// By a few bits of a rule, the number of the last one with these: most rows have one of a few dozen rules, and hashing each takes as long
-    /// as all else here.
-    recent: [u16; RECENT],
     /// End of the last row that was pushed.
     end: u32,
 }
 
-/// Places for rules that were seen lately.
-const RECENT: usize = 1 << RECENT_BITS;
-const RECENT_BITS: u32 = 9;
-
-/// The place of a rule among those: bits of a product into which all of its words go.
-fn place_of((rule, slots): &(Rule, Slots)) -> usize {
-    let mixed = slots.0.iter().fold(rule.0, |mixed, word| mixed.rotate_left(23) ^ word);
-    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT_BITS)) as usize
-}
-
-impl Rows {
-    /// Appends a row at `range`, and a gap before it if there is one.
-    fn push(&mut self, range: Range<u32>, rule: (Rule, Slots)) -> Result<(), CompileError> {
-        if self.end < range.start {
-            self.push_at(self.end, (Rule::GAP, Slots::SAME))?;
+impl<'r> Rows<'r> {
+    fn new(known: &'r Rules, gap: RuleNumber, size: u32, pieces: usize) -> Self {
+        Self {
+            known,
+            gap,
+            count: 0,
+            addresses: Vec::with_capacity(pieces),
+            numbers: Vec::with_capacity(2 * pieces),
+            last: None,
+            buckets: Vec::with_capacity((size.div_ceil(1 << BUCKET_SHIFT) as usize + 1) * 4),
+            next_bucket: 0,
+            numbered: vec![None; known.count()],
+            rules: Vec::new(),
+            end: 0,
         }
+    }
+
+    /// Appends a row at `range`, and a gap before it if there is one.
+    fn push(&mut self, range: Range<u32>, rule: RuleNumber) -> Result<(), CompileError> {
+        self.fill(range.start)?;
         self.end = range.end;
         self.push_at(range.start, rule)
     }
 
-    fn push_at(&mut self, start: u32, rule: (Rule, Slots)) -> Result<(), CompileError> {
-        let place = place_of(&rule);
-        let recent = self.recent.get(place).copied().unwrap_or_default();
-        let number = if self.rules.get(usize::from(recent)) == Some(&rule) { recent } else { self.number_of(rule)? };
-        if let Some(recent) = self.recent.get_mut(place) {
-            *recent = number;
-        }
-        if self.numbers.last() != Some(&number) {
-            self.starts.push(start);
-            self.numbers.push(number);
+    /// A gap up to `end`, if something is missing there.
+    fn fill(&mut self, end: u32) -> Result<(), CompileError> {
+        if self.end < end { self.push_at(self.end, self.gap) } else { Ok(()) }
+    }
+
+    fn push_at(&mut self, start: u32, rule: RuleNumber) -> Result<(), CompileError> {
+        let number = match self.numbered.get(rule.place()) {
+            Some(Some(number)) => *number,
+            _ => self.number(rule)?,
+        };
+        if self.last != Some(number) {
+            self.begin_buckets(u64::from(start));
+            self.last = Some(number);
+            self.addresses.push(start as u8);
+            self.numbers.extend(number.to_le_bytes());
+            self.count += 1;
         }
         Ok(())
     }
 
-    /// The number of a rule, a new one where it has none.
-    fn number_of(&mut self, rule: (Rule, Slots)) -> Result<u16, CompileError> {
-        if let Some(number) = self.known.get(&rule) {
-            return Ok(*number);
-        }
+    /// Gives a rule its number in the file.
+    fn number(&mut self, rule: RuleNumber) -> Result<u16, CompileError> {
         let number = u16::try_from(self.rules.len()).map_err(|_| CompileError::TooManyRules)?;
-        self.rules.push(rule);
-        self.known.insert(rule, number);
+        self.rules.push(self.known.of(rule));
+        if let Some(numbered) = self.numbered.get_mut(rule.place()) {
+            *numbered = Some(number);
+        }
         Ok(number)
+    }
+
+    /// Lets buckets that start at `start` or before begin with the next row.
+    fn begin_buckets(&mut self, start: u64) {
+        while u64::from(self.next_bucket) << BUCKET_SHIFT <= start {
+            self.buckets.extend(self.count.to_le_bytes());
+            self.next_bucket += 1;
+        }
+    }
+
+    /// Ends the code at `size`. Of the last bucket's end it is the number of rows.
+    fn finish(&mut self, size: u32) -> Result<(), CompileError> {
+        self.fill(size)?;
+        self.begin_buckets(u64::from(size.div_ceil(1 << BUCKET_SHIFT)) << BUCKET_SHIFT);
+        Ok(())
     }
 }
 
-/// Writes the table of `pieces`, which are sorted, do not overlap and lie in `text`.
+/// Writes the table of `pieces`, which are sorted, do not overlap and lie in `span`.
 pub(super) fn write(
     input: &Input<'_>,
-    text: &[Range<u64>],
+    span: &Span,
     pieces: &[Piece],
+    rules: &mut Rules,
     programs: &[u8],
     report: &mut Report,
 ) -> Result<Vec<u8>, CompileError> {
-    let (Some(first), Some(last)) = (text.first(), text.last()) else { return Err(CompileError::NoText) };
-    let span_error = CompileError::TextSpan { start: first.start, end: last.end };
-    let base = input.image_base.0;
-    let start = first.start.checked_sub(base).ok_or(span_error.clone())? >> BUCKET_SHIFT << BUCKET_SHIFT;
-    let end = last.end.checked_sub(base).ok_or(span_error.clone())?;
-    let size = end.checked_sub(start).filter(|size| *size <= MAX_TEXT_SPAN);
-    let size = size.and_then(|size| u32::try_from(size).ok()).ok_or(span_error.clone())?;
     // From here on addresses are offsets from the start of the code.
-    let offset = |svma: u64| svma.checked_sub(base)?.checked_sub(start).and_then(|offset| u32::try_from(offset).ok());
-
-    let (starts, numbers) = (Vec::with_capacity(pieces.len()), Vec::with_capacity(pieces.len()));
-    let mut rows = Rows { starts, numbers, rules: Vec::new(), known: HashMap::new(), recent: [0; RECENT], end: 0 };
+    let gap = rules.number_of(Rule::GAP, Slots::SAME);
+    let mut rows = Rows::new(rules, gap, span.size, pieces.len());
     let mut sources: Vec<Source> = Vec::new();
+    let mut last = None;
     for piece in pieces {
-        let (Some(from), Some(to)) = (offset(piece.range.start), offset(piece.range.end)) else {
-            return Err(span_error);
+        let (Some(from), Some(to)) = (span.offset(piece.start()), span.offset(piece.end())) else {
+            return Err(span.error());
         };
-        rows.push(from..to, (piece.rule, piece.slots))?;
-        let (kind, record) = piece.source;
-        if sources.last().is_none_or(|last| (last.kind, last.offset) != (kind, record)) {
-            sources.push(Source { start: Rva(start + u64::from(from)), kind, offset: record });
+        rows.push(from..to, piece.rule)?;
+        if last != Some(piece.origin)
+            && let Some(kind) = piece.origin.kind()
+        {
+            last = Some(piece.origin);
+            sources.push(Source { start: Rva(span.start + u64::from(from)), kind, offset: piece.origin.offset() });
         }
     }
-    if rows.end < size {
-        rows.push_at(rows.end, (Rule::GAP, Slots::SAME))?;
-    }
-    report.rows = rows.starts.len();
+    rows.finish(span.size)?;
+    report.rows = rows.count as usize;
     report.rules = rows.rules.len();
     debug_assert!(rows.rules.len() <= MAX_RULES);
 
     let (source_index, source_map) = source::write(&sources);
-    let mut sections = Vec::from([
-        (SectionKind::DebugId, input.debug_id.to_string().into_bytes()),
-        (SectionKind::Producer, input.producer.as_bytes().to_vec()),
-        (SectionKind::Buckets, buckets(&rows.starts, size)),
-        (SectionKind::RowAddress, rows.starts.iter().map(|start| *start as u8).collect()),
-        (SectionKind::RowRule, rows.numbers.iter().flat_map(|number| number.to_le_bytes()).collect()),
-        (SectionKind::Rules, rows.rules.iter().flat_map(|(rule, _)| rule.0.to_le_bytes()).collect()),
-        (SectionKind::Slots, slots(&rows.rules, input.arch)),
-        (SectionKind::Programs, programs.to_vec()),
-        (SectionKind::SourceIndex, source_index),
-        (SectionKind::SourceMap, source_map),
+    let debug_id = input.debug_id.to_string();
+    let rule_words: Vec<u8> = rows.rules.iter().flat_map(|(rule, _)| rule.0.to_le_bytes()).collect();
+    let slot_words = slots(&rows.rules, input.arch);
+    let mut sections: Vec<(SectionKind, Cow<'_, [u8]>)> = Vec::from([
+        (SectionKind::DebugId, debug_id.as_bytes().into()),
+        (SectionKind::Producer, input.producer.as_bytes().into()),
+        (SectionKind::Buckets, rows.buckets.into()),
+        (SectionKind::RowAddress, rows.addresses.into()),
+        (SectionKind::RowRule, rows.numbers.into()),
+        (SectionKind::Rules, rule_words.into()),
+        (SectionKind::Slots, slot_words.into()),
+        (SectionKind::Programs, programs.into()),
+        (SectionKind::SourceIndex, source_index.into()),
+        (SectionKind::SourceMap, source_map.into()),
     ]);
     let machine = input.arch.machine();
     if input.pdata.is_some() && !machine.convention_registers.is_empty() {
@@ -134,79 +203,67 @@ pub(super) fn write(
         sections.push((SectionKind::ConventionSlots, words.flat_map(|word| word.to_le_bytes()).collect()));
     }
     // Of another base it would lie outside the code.
-    let go = input.go_runtime.map(|go| go.with_addresses(|svma| svma.0.checked_sub(base).map(Rva)));
-    if let Some(section) = go.and_then(|go| go.write(start, u64::from(size))) {
-        sections.push((SectionKind::GoRuntime, section));
+    let go = input.go_runtime.map(|go| go.with_addresses(|svma| svma.0.checked_sub(span.base).map(Rva)));
+    if let Some(section) = go.and_then(|go| go.write(span.start, u64::from(span.size))) {
+        sections.push((SectionKind::GoRuntime, section.into()));
         report.has_go_runtime = true;
     }
     if let Some(section) = input.tasks {
-        sections.push((SectionKind::Tasks, section.to_vec()));
+        sections.push((SectionKind::Tasks, section.into()));
         report.has_tasks = true;
     }
     if let Some(section) = input.coroutines {
-        sections.push((SectionKind::Coroutines, section.to_vec()));
+        sections.push((SectionKind::Coroutines, section.into()));
         report.has_coroutines = true;
     }
     let unsupported = report.unsupported.iter().chain(&report.unfollowed_functions);
     let reasons = unsupported.map(|it| (it.range.clone(), it.reason.as_str()));
-    let reasons = reasons::write(reasons, base.wrapping_add(start)..base.wrapping_add(end));
+    let reasons = reasons::write(reasons, span.stated());
     if !reasons.is_empty() {
-        sections.push((SectionKind::Reasons, reasons));
-    }
-    let mut directory = Vec::new();
-    let mut body: Vec<u8> = Vec::new();
-    let body_at = (HEADER_BYTES + sections.len() * DIRECTORY_ENTRY_BYTES).next_multiple_of(SECTION_ALIGNMENT);
-    for (kind, bytes) in &sections {
-        body.resize(body.len().next_multiple_of(SECTION_ALIGNMENT), 0);
-        directory.extend((*kind as u32).to_le_bytes());
-        directory.extend(crc32(&[bytes]).to_le_bytes());
-        directory.extend(((body_at + body.len()) as u64).to_le_bytes());
-        directory.extend((bytes.len() as u64).to_le_bytes());
-        body.extend(bytes);
+        sections.push((SectionKind::Reasons, reasons.into()));
     }
 
+    let body_at = (HEADER_BYTES + sections.len() * DIRECTORY_ENTRY_BYTES).next_multiple_of(SECTION_ALIGNMENT);
+    let padded = |bytes: usize| bytes.next_multiple_of(SECTION_ALIGNMENT);
+    let most = sections.iter().fold(body_at, |end, (_, section)| padded(end) + section.len());
+    let mut bytes = Vec::with_capacity(most);
+    bytes.resize(body_at, 0);
+    let mut directory = Vec::new();
+    for (kind, section) in sections {
+        bytes.resize(padded(bytes.len()), 0);
+        directory.extend((kind as u32).to_le_bytes());
+        directory.extend(crc32(&[&section]).to_le_bytes());
+        directory.extend((bytes.len() as u64).to_le_bytes());
+        directory.extend((section.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&section);
+    }
     let mut header = Vec::with_capacity(HEADER_BYTES);
     header.extend(MAGIC);
     header.extend(VERSION.to_le_bytes());
     header.push(input.arch as u8);
     header.push(0);
     header.extend([0; 4]);
-    header.extend((sections.len() as u32).to_le_bytes());
-    header.extend(((body_at + body.len()) as u64).to_le_bytes());
-    header.extend(base.to_le_bytes());
-    header.extend(start.to_le_bytes());
-    header.extend(end.to_le_bytes());
-    header.extend((rows.starts.len() as u64).to_le_bytes());
+    header.extend(((directory.len() / DIRECTORY_ENTRY_BYTES) as u32).to_le_bytes());
+    header.extend((bytes.len() as u64).to_le_bytes());
+    header.extend(span.base.to_le_bytes());
+    header.extend(span.start.to_le_bytes());
+    header.extend(span.end.to_le_bytes());
+    header.extend(u64::from(rows.count).to_le_bytes());
     header.extend((rows.rules.len() as u64).to_le_bytes());
     header.extend(input.source_sha256);
     debug_assert_eq!((header.len(), at::SOURCE_SHA256 + 32), (HEADER_BYTES, HEADER_BYTES));
     let crc = crc32(&[&header, &directory]);
-    for (to, from) in header.iter_mut().skip(at::HEADER_CRC).zip(crc.to_le_bytes()) {
+    let crc_ends = at::HEADER_CRC + crc.to_le_bytes().len();
+    let (before, behind) =
+        (header.get(..at::HEADER_CRC).unwrap_or_default(), header.get(crc_ends..).unwrap_or_default());
+    let front = before.iter().copied().chain(crc.to_le_bytes()).chain(behind.iter().copied()).chain(directory);
+    for (to, from) in bytes.iter_mut().zip(front) {
         *to = from;
     }
-    let mut bytes = header;
-    bytes.extend(directory);
-    bytes.resize(body_at, 0);
-    bytes.extend(body);
     Ok(bytes)
 }
 
 fn slots(rules: &[(Rule, Slots)], arch: Arch) -> Vec<u8> {
     let words = rules.iter().flat_map(|(_, slots)| slots.0.into_iter().take(arch.machine().slot_words));
     words.flat_map(u64::to_le_bytes).collect()
-}
-
-/// For each bucket the first row at or after its start, and the number of rows at the end.
-fn buckets(starts: &[u32], size: u32) -> Vec<u8> {
-    let count = size.div_ceil(1 << BUCKET_SHIFT);
-    let mut row = 0usize;
-    let mut out = Vec::with_capacity((count as usize + 1) * 4);
-    for bucket in 0..=count {
-        let start = u64::from(bucket) << BUCKET_SHIFT;
-        while starts.get(row).is_some_and(|at| u64::from(*at) < start) {
-            row += 1;
-        }
-        out.extend((row as u32).to_le_bytes());
-    }
-    out
 }

@@ -1,4 +1,4 @@
-//! Programs of which half has no unwind information and no frame pointers: what the last step of the chain finds there, and that it never finds
+//! Programs of which half has no unwind information and no frame pointers: what the steps without rules find there, and that they never find
 //! what is not so.
 
 use std::collections::BTreeMap;
@@ -21,9 +21,8 @@ const VARIANTS: [(&str, &str, &str); 5] = [
     ("gcc", "-O1", "-fomit-frame-pointer"),
     ("gcc", "-O2", "-fomit-frame-pointer"),
     ("clang", "-O2", "-fomit-frame-pointer"),
-    ("gcc", "-O2", KEEPS_FRAME_POINTERS),
+    ("gcc", "-O2", "-fno-omit-frame-pointer"),
 ];
-const KEEPS_FRAME_POINTERS: &str = "-fno-omit-frame-pointer";
 /// Nothing beside the code that says how a frame is made.
 const DARK: [&str; 3] = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fno-exceptions"];
 /// The most instructions of each program.
@@ -163,7 +162,7 @@ fn compile((compiler, level, frames): (&str, &str, &str), directory: &Path) -> O
 }
 
 #[test]
-fn a_scan_finds_nothing_that_is_not_so() {
+fn nothing_is_found_that_is_not_so_with_a_scan_or_without() {
     let directory = tempfile::tempdir().expect("a directory");
     let (mut steps, mut scanned, mut wrong) = (0, 0, 0);
     for variant in VARIANTS {
@@ -181,15 +180,9 @@ fn a_scan_finds_nothing_that_is_not_so() {
             Err(error) => panic!("{compiler} {level} {frames}: {error}"),
         };
         tally.print(&format!("{compiler} {level} {frames}"), began.elapsed().as_secs_f64());
-        // Code of a compiler that keeps frame pointers says at each instruction whose the register is. What is written by hand does not.
-        let by_compiler = |(method, place): &&(UnwindMethod, String)| {
-            *method == UnwindMethod::FramePointer && place.contains(" dark_")
-        };
-        let not_own: Vec<_> = tally.wrong[0].keys().filter(by_compiler).collect();
-        assert!(frames != KEEPS_FRAME_POINTERS || not_own.is_empty(), "{not_own:?}");
         steps += tally.steps;
         scanned += tally.scanned;
-        wrong += tally.wrong[1].values().sum::<usize>();
+        wrong += tally.wrong.iter().flat_map(|wrong| wrong.values()).sum::<usize>();
     }
     println!("{steps} steps, {scanned} frames by scanning, {wrong} wrong");
     assert!(steps >= LEAST_STEPS, "{steps} steps");

@@ -1,5 +1,6 @@
 //! How far a function without rules reaches, and whether its instructions lead out of it otherwise than by calls.
 
+use super::jumps::{Jumping, jump};
 use super::length::{Mode, parts};
 use crate::arch::Extent;
 
@@ -11,37 +12,18 @@ pub(in super::super) fn extent(code: &[u8], mode: Mode) -> Option<Extent> {
         let rest = code.get(at..)?;
         let parts = parts(rest, mode)?;
         let next = at.checked_add(parts.length)?;
-        let opcode = rest.get(parts.opcode..).unwrap_or_default();
+        let jump = jump(rest, &parts);
         // A jump within is one to what lies between the function's beginning and the end of what is at hand.
-        let mut jump = |distance: i64| match usize::try_from(next as i64 + distance) {
-            Ok(target) if target < code.len() => furthest = furthest.max(target),
-            _ => leaves = true,
-        };
-        let ends = match opcode {
-            [0xc2 | 0xc3 | 0xca | 0xcb | 0xcf | 0xf4 | 0xcc, ..] | [0x0f, 0x0b, ..] => true,
-            [0xe9, a, b, c, d, ..] => {
-                jump(i64::from(i32::from_le_bytes([*a, *b, *c, *d])));
-                true
+        if let Some(Jumping { distance, .. }) = jump {
+            let target = distance.and_then(|distance| usize::try_from(next as i64 + distance).ok());
+            match target.filter(|target| *target < code.len()) {
+                Some(target) => furthest = furthest.max(target),
+                None => leaves = true,
             }
-            [0xeb, distance, ..] => {
-                jump(i64::from(*distance as i8));
-                true
-            }
-            [0x70..=0x7f | 0xe0..=0xe3, distance, ..] => {
-                jump(i64::from(*distance as i8));
-                false
-            }
-            [0x0f, 0x80..=0x8f, a, b, c, d, ..] => {
-                jump(i64::from(i32::from_le_bytes([*a, *b, *c, *d])));
-                false
-            }
-            // Through a register or memory: a table of jumps, or another function.
-            [0xff, modrm, ..] if modrm >> 3 & 7 == 4 || modrm >> 3 & 7 == 5 => {
-                leaves = true;
-                true
-            }
-            _ => false,
-        };
+        }
+        let opcode = rest.get(parts.opcode..).unwrap_or_default();
+        let returns = matches!(opcode, [0xc2 | 0xc3 | 0xca | 0xcb | 0xcf | 0xf4 | 0xcc, ..] | [0x0f, 0x0b, ..]);
+        let ends = returns || jump.is_some_and(|jump| !jump.is_conditional);
         if ends && next > furthest {
             return Some(Extent { bytes: next as u64, leaves });
         }

@@ -12,6 +12,7 @@ use core::ops::Range;
 
 use super::functions::{self, Set, Step};
 use super::layout::Layout;
+use super::pieces::Origin;
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::rule::{Rule, RuleSource, Slots};
@@ -74,7 +75,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         }
         let claimed = compiler.claims.claim(range.clone());
         let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { continue };
-        let source = (SourceKind::Exidx, entry.offset);
+        let origin = Origin::new(SourceKind::Exidx, entry.offset);
         match described(input, entry) {
             Ok(body) => {
                 // Linkers join the descriptions of neighbours that say the same.
@@ -88,10 +89,10 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
                     let set = set.and_then(|at| symbols.get(at)).map(|(_, set)| *set);
                     let rules = function(input, start..end, set, &body, compiler);
                     let parts = clipped(&claimed, &(start..end));
-                    compiler.add(&parts, &rules, source);
+                    compiler.add(&parts, &rules, origin);
                 }
             }
-            Err(reason) => compiler.unsupported(&claimed, source, RuleSource::Exidx, reason),
+            Err(reason) => compiler.unsupported(&claimed, origin, RuleSource::Exidx, reason),
         }
     }
 }

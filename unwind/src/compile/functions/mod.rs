@@ -13,7 +13,7 @@ mod thumb;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Range;
 
-use super::pieces::Piece;
+use super::pieces::{Origin, Piece};
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::source::SourceKind;
@@ -116,11 +116,11 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
 /// Where code that has rules already calls to.
 fn called_from_known_code<'i>(input: &'i Input<'_>, pieces: &'i [Piece]) -> impl Iterator<Item = u64> + 'i {
     pieces.iter().flat_map(|piece| {
-        let mut at = piece.range.start;
+        let mut at = piece.start();
         let code = code_at(input, at).unwrap_or_default();
         core::iter::from_fn(move || {
-            while at < piece.range.end {
-                let offset = usize::try_from(at.checked_sub(piece.range.start)?).ok()?;
+            while at < piece.end() {
+                let offset = usize::try_from(at.checked_sub(piece.start())?).ok()?;
                 let instruction = riscv64::decode(code.get(offset..)?)?;
                 let address = at;
                 at = at.checked_add(instruction.bytes as u64)?;
@@ -160,22 +160,20 @@ pub(super) fn within(input: &Input<'_>, range: Range<u64>, set: Set) -> Option<F
 
 /// Adds what is known of one function. Gives why that is not all.
 fn add(start: u64, followed: &Followed, compiler: &mut Compiler<'_>) -> Option<&'static str> {
-    let source = (SourceKind::Instructions, start);
+    let origin = Origin::new(SourceKind::Instructions, start);
     let mut lost = false;
     for (address, bytes, step) in followed.steps() {
         let Step::Rule(rule, slots) = step else {
             lost = true;
             continue;
         };
+        let rule = compiler.rules.number_of(rule, slots);
         for range in compiler.claims.claim(address..address.saturating_add(bytes)) {
             match compiler.pieces.last_mut() {
-                Some(last)
-                    if last.range.end == range.start
-                        && (last.rule, last.slots, last.source) == (rule, slots, source) =>
-                {
-                    last.range.end = range.end;
+                Some(last) if last.end() == range.start && (last.rule, last.origin) == (rule, origin) => {
+                    last.end_at(range.end);
                 }
-                _ => compiler.pieces.push(Piece { range, rule, slots, source }),
+                _ => compiler.pieces.push(Piece::new(range, rule, origin)),
             }
         }
     }

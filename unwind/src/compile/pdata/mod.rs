@@ -4,6 +4,7 @@ mod aarch64;
 mod image;
 mod x86_64;
 
+use super::pieces::Origin;
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::rule::{Kind, RuleSource};
@@ -38,7 +39,11 @@ pub(super) fn leaves(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     for (start, bytes) in input.code {
         let Some(end) = start.checked_add(bytes.len() as u64) else { continue };
         for part in compiler.claims.claim(*start..end) {
-            compiler.add(core::slice::from_ref(&part), &[(part.start, leaf)], (SourceKind::PdataLeaf, part.start));
+            compiler.add(
+                core::slice::from_ref(&part),
+                &[(part.start, leaf)],
+                Origin::new(SourceKind::PdataLeaf, part.start),
+            );
         }
     }
 }

@@ -9,6 +9,7 @@ use core::ops::Range;
 
 use super::super::Compiler;
 use super::super::layout::{Layout, Place};
+use super::super::pieces::Origin;
 use super::super::x86::{self, Epilog, Jump};
 use super::image::{Image, u16_at, u32_at};
 use crate::arch::{Arch, Machine};
@@ -73,7 +74,7 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
     compiler.report.unwind_entries += entries.len();
     let mut budget = directory.len().saturating_mul(CODES_PER_BYTE);
     for entry in &entries {
-        let source = (SourceKind::Pdata, entry.offset as u64);
+        let origin = Origin::new(SourceKind::Pdata, entry.offset as u64);
         let stated = |rva: u32| image.base.saturating_add(u64::from(rva));
         let range = stated(entry.begin)..stated(entry.end);
         if !compiler.claims.is_code(&range) {
@@ -86,12 +87,12 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
         }
         match function(entry, &entries, &claimed, image, &mut budget) {
             Ok((rules, lost)) => {
-                compiler.add(&claimed, &rules, source);
+                compiler.add(&claimed, &rules, origin);
                 for epilog in lost {
                     compiler.note_unsupported(epilog, "exception directory: an epilog of an unknown form");
                 }
             }
-            Err(reason) => compiler.unsupported(&claimed, source, RuleSource::Pdata, reason),
+            Err(reason) => compiler.unsupported(&claimed, origin, RuleSource::Pdata, reason),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::arch::Arch;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
 use super::super::pieces::Piece;
+use super::super::rules::Rules;
 
 /// `bts rbp, 60; push rbp`.
 const MARKED: [u8; 6] = [0x48, 0x0f, 0xba, 0xed, 0x3c, 0x55];
@@ -24,15 +25,17 @@ const UNMARKED: [u8; 6] = [0x5d, 0x48, 0x0f, 0xba, 0xf5, 0x3c];
 const UNMARK: u64 = 5;
 
 /// Splits the `pieces` where such a function begins and ends.
-pub(in super::super) fn tell_extended(code: &[(u64, &[u8])], pieces: &mut Vec<Piece>) {
+pub(in super::super) fn tell_extended(code: &[(u64, &[u8])], pieces: &mut Vec<Piece>, rules: &mut Rules) {
     let bytes = |start: u64, size: usize| {
         code.iter().find_map(|(section, bytes)| {
             let from = usize::try_from(start.checked_sub(*section)?).ok()?;
             bytes.get(from..from.checked_add(size)?)
         })
     };
-    let told = pieces.iter().enumerate().filter_map(|(at, piece)| Some((at, split(piece, bytes)?)));
-    let told: Vec<(usize, Vec<Piece>)> = told.collect();
+    let mut told: Vec<(usize, Vec<Piece>)> = Vec::new();
+    for (at, piece) in pieces.iter().enumerate() {
+        told.extend(split(piece, rules, bytes).map(|parts| (at, parts)));
+    }
     // From the end on, so that the numbers stay right.
     for (at, parts) in told.into_iter().rev() {
         pieces.splice(at..=at, parts);
@@ -40,20 +43,21 @@ pub(in super::super) fn tell_extended(code: &[(u64, &[u8])], pieces: &mut Vec<Pi
 }
 
 /// The parts of a piece that is not right to its end.
-fn split<'c>(piece: &Piece, bytes: impl Fn(u64, usize) -> Option<&'c [u8]>) -> Option<Vec<Piece>> {
+fn split<'c>(piece: &Piece, rules: &mut Rules, bytes: impl Fn(u64, usize) -> Option<&'c [u8]>) -> Option<Vec<Piece>> {
     let machine = Arch::X86_64.machine();
-    if !matches!(piece.rule.source()?, RuleSource::EhFrame | RuleSource::DebugFrame | RuleSource::Jit) {
+    let (of_piece, slots) = rules.of(piece.rule);
+    if !matches!(of_piece.source()?, RuleSource::EhFrame | RuleSource::DebugFrame | RuleSource::Jit) {
         return None;
     }
-    let is_frame = piece.rule.offset() == 2 && piece.rule.frame_pointer() == Saved::At(-2);
-    if !is_frame || piece.rule.return_address()? != ReturnAddress::AtCfa(-1) {
+    let is_frame = of_piece.offset() == 2 && of_piece.frame_pointer() == Saved::At(-2);
+    if !is_frame || of_piece.return_address()? != ReturnAddress::AtCfa(-1) {
         return None;
     }
     let instructions = RuleSource::Instructions;
     let rule = |kind, register, words, fp| Rule::new(kind, instructions, register, words, ReturnAddress::AtCfa(-1), fp);
-    let (start, end) = (piece.range.start, piece.range.end);
+    let (start, end) = (piece.start(), piece.end());
     // The last part is the one that reaches to the end of the piece.
-    let parts = match piece.rule.kind()? {
+    let parts = match of_piece.kind()? {
         Kind::Sp => {
             let before = bytes(start.checked_sub(MARKED.len() as u64)?, MARKED.len())?;
             let [first, second, set @ ..] = bytes(start, CONTEXT[0].len() + SET.len())? else { return None };
@@ -62,9 +66,9 @@ fn split<'c>(piece: &Piece, bytes: impl Fn(u64, usize) -> Option<&'c [u8]>) -> O
             }
             let pushed = start.checked_add(CONTEXT[0].len() as u64)?;
             let set = pushed.checked_add(SET.len() as u64)?;
-            let pushed = (pushed, rule(Kind::Sp, machine.sp, 3, Saved::At(-2))?, piece.slots);
-            let set = (set, rule(Kind::Fp, machine.fp, 2, Saved::At(-2))?, piece.slots);
-            [Some((start, piece.rule, piece.slots)), Some(pushed), Some(set)]
+            let pushed = (pushed, rule(Kind::Sp, machine.sp, 3, Saved::At(-2))?, slots);
+            let set = (set, rule(Kind::Fp, machine.fp, 2, Saved::At(-2))?, slots);
+            [Some((start, of_piece, slots)), Some(pushed), Some(set)]
         }
         Kind::Fp => {
             let unmark = end.checked_sub(UNMARK).filter(|unmark| start < *unmark)?;
@@ -73,37 +77,36 @@ fn split<'c>(piece: &Piece, bytes: impl Fn(u64, usize) -> Option<&'c [u8]>) -> O
             }
             // All registers are the caller's again.
             let popped = (unmark, rule(Kind::Sp, machine.sp, 1, Saved::Same)?, Slots::SAME);
-            [Some((start, piece.rule, piece.slots)), Some(popped), None]
+            [Some((start, of_piece, slots)), Some(popped), None]
         }
         _ => return None,
     };
     let parts: Vec<_> = parts.into_iter().flatten().filter(|(from, ..)| *from < end).collect();
     let ends = parts.iter().skip(1).map(|(from, ..)| *from).chain([end]);
-    let pieces = parts.iter().zip(ends).map(|((from, rule, slots), to)| Piece {
-        range: *from..to,
-        rule: *rule,
-        slots: *slots,
-        source: piece.source,
-    });
+    let pieces = parts.iter().zip(ends);
+    let pieces =
+        pieces.map(|((from, rule, slots), to)| Piece::new(*from..to, rules.number_of(*rule, *slots), piece.origin));
     Some(pieces.collect())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::pieces::Origin;
     use super::*;
     use crate::source::SourceKind;
     use alloc::string::{String, ToString};
 
     fn told(code: &[u8], ranges: &[(u64, u64, Kind)]) -> Vec<(u64, String)> {
+        let mut rules = Rules::default();
         let piece = |(start, end, kind): &(u64, u64, Kind)| {
             let register = if *kind == Kind::Sp { 7 } else { 6 };
             let rule = Rule::new(*kind, RuleSource::EhFrame, register, 2, ReturnAddress::AtCfa(-1), Saved::At(-2))
                 .expect("a rule");
-            Piece { range: *start..*end, rule, slots: Slots::SAME, source: (SourceKind::EhFrame, 0) }
+            Piece::new(*start..*end, rules.number_of(rule, Slots::SAME), Origin::new(SourceKind::EhFrame, 0))
         };
         let mut pieces: Vec<Piece> = ranges.iter().map(piece).collect();
-        tell_extended(&[(0x1000, code)], &mut pieces);
-        let told = pieces.iter().map(|piece| (piece.range.start, piece.rule.display(Arch::X86_64).to_string()));
+        tell_extended(&[(0x1000, code)], &mut pieces, &mut rules);
+        let told = pieces.iter().map(|piece| (piece.start(), rules.of(piece.rule).0.display(Arch::X86_64).to_string()));
         told.collect()
     }
 

@@ -14,6 +14,7 @@ use crate::arch::{Arch, Machine};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
 use super::super::pieces::Piece;
+use super::super::rules::Rules;
 
 /// No function is longer that is followed, in bytes.
 const LONGEST: usize = 4096;
@@ -43,32 +44,32 @@ enum Effect {
 }
 
 /// Splits the `pieces` (sorted) of entries that say nothing, where the code has pushes.
-pub(in super::super) fn tell_pushes(code: &[(u64, &[u8])], pieces: &mut Vec<Piece>) {
+pub(in super::super) fn tell_pushes(code: &[(u64, &[u8])], pieces: &mut Vec<Piece>, rules: &mut Rules) {
     let machine = Arch::I686.machine();
     let is_alone = |at: usize, piece: &Piece| {
-        let differs = |other: Option<&Piece>| other.is_none_or(|other| other.source != piece.source);
+        let differs = |other: Option<&Piece>| other.is_none_or(|other| other.origin != piece.origin);
         differs(at.checked_sub(1).and_then(|before| pieces.get(before))) && differs(pieces.get(at + 1))
     };
     let mut told = Vec::with_capacity(pieces.len());
     for (at, piece) in pieces.iter().enumerate() {
-        if says_nothing(piece, machine)
+        if says_nothing(rules.of(piece.rule), machine)
             && is_alone(at, piece)
-            && let Some(bytes) = bytes_of(code, &piece.range)
+            && let Some(bytes) = bytes_of(code, &piece.range())
             && let Some(parts) = follow(bytes).filter(|parts| parts.len() > 1)
-            && let Some(parts) = split(piece, &parts, machine)
+            && let Some(parts) = split(piece, &parts, machine, rules)
         {
             told.extend(parts);
         } else {
-            told.push(piece.clone());
+            told.push(*piece);
         }
     }
     *pieces = told;
 }
 
 /// Whether the rule is that of a function's first instruction.
-fn says_nothing(piece: &Piece, machine: &'static Machine) -> bool {
-    let rule = piece.rule.source().and_then(|source| rule(source, 0, Saved::Same, machine));
-    rule == Some(piece.rule) && piece.slots == Slots::SAME
+fn says_nothing((of_piece, slots): (Rule, Slots), machine: &'static Machine) -> bool {
+    let rule = of_piece.source().and_then(|source| rule(source, 0, Saved::Same, machine));
+    rule == Some(of_piece) && slots == Slots::SAME
 }
 
 fn rule(source: RuleSource, pushed: usize, fp: Saved, machine: &'static Machine) -> Option<Rule> {
@@ -85,9 +86,9 @@ fn bytes_of<'a>(code: &[(u64, &'a [u8])], range: &Range<u64>) -> Option<&'a [u8]
 }
 
 /// The piece in parts, each with what was pushed before it. Where the entry is wrong, the instructions are what the rule comes from.
-fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine) -> Option<Vec<Piece>> {
-    let source = piece.rule.source()?;
-    let ends = parts.iter().skip(1).map(|(start, _)| *start as u64 + piece.range.start).chain([piece.range.end]);
+fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine, rules: &mut Rules) -> Option<Vec<Piece>> {
+    let source = rules.of(piece.rule).0.source()?;
+    let ends = parts.iter().skip(1).map(|(start, _)| *start as u64 + piece.start()).chain([piece.end()]);
     let split = parts.iter().zip(ends).map(|((start, pushed), end)| {
         let (mut fp, mut slots) = (Saved::Same, Slots::SAME);
         for (register, below) in pushed.iter().zip(2i16..) {
@@ -103,7 +104,7 @@ fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine) ->
         }
         let source = if pushed.is_empty() { source } else { RuleSource::Instructions };
         let rule = rule(source, pushed.len(), fp, machine)?;
-        Some(Piece { range: piece.range.start + *start as u64..end, rule, slots, source: piece.source })
+        Some(Piece::new(piece.start() + *start as u64..end, rules.number_of(rule, slots), piece.origin))
     });
     split.collect()
 }
@@ -234,15 +235,16 @@ fn names_no_esp(modrm: u8, has_register: bool) -> Option<Effect> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::pieces::Origin;
     use super::*;
     use crate::source::SourceKind;
 
     const START: u64 = 0x1000;
 
     /// An entry for so many bytes at `start` that says nothing.
-    fn silent(start: u64, bytes: u64) -> Piece {
+    fn silent(start: u64, bytes: u64, rules: &mut Rules) -> Piece {
         let rule = rule(RuleSource::EhFrame, 0, Saved::Same, Arch::I686.machine()).expect("a rule");
-        Piece { range: start..start + bytes, rule, slots: Slots::SAME, source: (SourceKind::EhFrame, start) }
+        Piece::new(start..start + bytes, rules.number_of(rule, Slots::SAME), Origin::new(SourceKind::EhFrame, start))
     }
 
     /// Where the number of pushed words changes, and to what.
@@ -294,13 +296,14 @@ mod tests {
     fn many_functions_are_told_in_time_that_grows_with_their_number() {
         const FUNCTIONS: usize = 100_000;
         let code = [0x50, 0x58, 0xc3].repeat(FUNCTIONS);
-        let mut pieces: Vec<Piece> = (0..FUNCTIONS as u64).map(|at| silent(START + 3 * at, 3)).collect();
+        let mut rules = Rules::default();
+        let mut pieces: Vec<Piece> = (0..FUNCTIONS as u64).map(|at| silent(START + 3 * at, 3, &mut rules)).collect();
         let began = std::time::Instant::now();
-        tell_pushes(&[(START, &code)], &mut pieces);
+        tell_pushes(&[(START, &code)], &mut pieces, &mut rules);
         let taken = began.elapsed();
-        let starts: Vec<u64> = pieces.iter().map(|piece| piece.range.start).collect();
+        let starts: Vec<u64> = pieces.iter().map(Piece::start).collect();
         assert_eq!(starts, (START..START + code.len() as u64).collect::<Vec<_>>());
-        assert!(pieces.iter().all(|piece| piece.range.end == piece.range.start + 1));
+        assert!(pieces.iter().all(|piece| piece.end() == piece.start() + 1));
         // A small part of a second; twenty of them, if each function moved the pieces behind it.
         assert!(taken.as_secs() < 5, "{taken:?}");
     }
@@ -308,15 +311,17 @@ mod tests {
     #[test]
     fn a_register_that_is_pushed_twice_was_saved_by_the_first_push() {
         // push %r; mov $1, %r; push %r; pop %eax; pop %r; ret
-        let check = |r: u8, told: fn(&Piece) -> Option<Saved>| {
+        let check = |r: u8, told: fn((Rule, Slots)) -> Option<Saved>| {
             let code = [0x50 + r, 0xb8 + r, 1, 0, 0, 0, 0x50 + r, 0x58, 0x58 + r, 0xc3];
-            let mut pieces = Vec::from([silent(START, code.len() as u64)]);
-            tell_pushes(&[(START, &code)], &mut pieces);
-            let found: Vec<_> = pieces.iter().map(|piece| (piece.range.start - START, told(piece))).collect();
+            let mut rules = Rules::default();
+            let mut pieces = Vec::from([silent(START, code.len() as u64, &mut rules)]);
+            tell_pushes(&[(START, &code)], &mut pieces, &mut rules);
+            let found: Vec<_> =
+                pieces.iter().map(|piece| (piece.start() - START, told(rules.of(piece.rule)))).collect();
             let saved = Some(Saved::At(-2));
             assert_eq!(found, [(0, Some(Saved::Same)), (1, saved), (7, saved), (8, saved), (9, Some(Saved::Same))]);
         };
-        check(3, |piece| piece.slots.of(Arch::I686, 3));
-        check(5, |piece| Some(piece.rule.frame_pointer()));
+        check(3, |(_, slots)| slots.of(Arch::I686, 3));
+        check(5, |(rule, _)| Some(rule.frame_pointer()));
     }
 }

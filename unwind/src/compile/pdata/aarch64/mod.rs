@@ -11,6 +11,7 @@ use core::ops::Range;
 
 use super::super::Compiler;
 use super::super::layout::{Layout, Place};
+use super::super::pieces::Origin;
 use super::image::{Image, u32_at};
 use crate::arch::{Arch, Machine};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
@@ -61,7 +62,7 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
     entries.sort_by_key(|(begin, _, offset)| (*begin, *offset));
     compiler.report.unwind_entries += entries.len();
     for (at, (begin, data, offset)) in entries.iter().enumerate() {
-        let source = (SourceKind::Pdata, *offset as u64);
+        let origin = Origin::new(SourceKind::Pdata, *offset as u64);
         let start = image.base.saturating_add(u64::from(*begin));
         let function = function(*data, image, &mut budget);
         // Where nothing can be read, not even the length, it ends where the next begins.
@@ -81,12 +82,12 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
         }
         match function.and_then(|function| function.rules(start, &claimed, image, &mut budget)) {
             Ok(Rules { rows, refused }) => {
-                compiler.add(&claimed, &rows, source);
+                compiler.add(&claimed, &rows, origin);
                 for (epilog, reason) in refused.into_iter().filter(|_| !claimed.is_empty()) {
                     compiler.note_unsupported(epilog, reason);
                 }
             }
-            Err(reason) => compiler.unsupported(&claimed, source, RuleSource::Pdata, reason),
+            Err(reason) => compiler.unsupported(&claimed, origin, RuleSource::Pdata, reason),
         }
     }
 }
