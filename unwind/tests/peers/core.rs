@@ -73,6 +73,8 @@ impl Core {
         let (from, general, pc): (usize, Vec<usize>, usize) = match self.arch {
             Arch::X86_64 => (112, vec![10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0], 16),
             Arch::Aarch64 => (112, (0..32).collect(), 32),
+            Arch::I686 => (72, vec![6, 1, 2, 0, 15, 5, 3, 4], 12),
+            Arch::Arm => (72, (0..16).collect(), 15),
             _ => (72, (6..38).collect(), 40),
         };
         let saved = |place: usize| self.word(at + from + place * usize::from(self.arch.word_bytes()));

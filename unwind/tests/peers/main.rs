@@ -3,6 +3,9 @@
 //! frames are what the others are held against, address by address.
 //!
 //! The peers may fail where we do not; how often is printed, and in `docs/unwinding.md`.
+//!
+//! `SYMSEAL_PEER='COMMAND {program} {core}'` runs another unwinder beside them, which writes a line `#0 0x401136` for each frame. `SYMSEAL_PEER_CORPUS=DIR` leaves the programs and
+//! core files there, each with the frames that are right.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 mod core;
@@ -93,6 +96,22 @@ const MIPS: Platform = Platform {
     name: "MIPS big-endian",
     toolchain: Some(toolchains::MIPS),
     has_eu_stack: false,
+    has_framehop: false,
+    ..AARCH64
+};
+
+const I686: Platform = Platform {
+    name: "i686",
+    toolchain: Some(toolchains::I686),
+    gdb: "gdb",
+    has_framehop: false,
+    ..AARCH64
+};
+
+const ARM: Platform = Platform {
+    name: "arm",
+    toolchain: Some(toolchains::ARM),
+    options: &["-O2", "-static", "-mthumb"],
     has_framehop: false,
     ..AARCH64
 };
@@ -255,8 +274,23 @@ struct Tally {
     missed: Vec<&'static str>,
 }
 
+/// The peer that is named from outside.
+const OTHER: &str = "SYMSEAL_PEER";
+/// Where programs and core files stay.
+const CORPUS: &str = "SYMSEAL_PEER_CORPUS";
+
+/// A directory for a platform's files: a new one, that stays if it is asked for.
+fn directory(platform: &Platform) -> tempfile::TempDir {
+    let Some(corpus) = std::env::var_os(CORPUS) else { return tempfile::tempdir().expect("a directory") };
+    let name = platform.name.replace([' ', ','], "-");
+    std::fs::create_dir_all(&corpus).expect("the corpus's directory");
+    let mut made = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(corpus).expect("a directory");
+    made.disable_cleanup(true);
+    made
+}
+
 fn check(platform: &Platform) {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = directory(platform);
     let Some(program) = compile(platform, directory.path()) else {
         return elf::skip(&platform.compiler(), "not found");
     };
@@ -281,6 +315,9 @@ fn check(platform: &Platform) {
         assert_eq!(found, *expected, "{} {scene}: {frames:x?}", platform.name);
         assert!(complete, "{} {scene}: {frames:x?}", platform.name);
         total += frames.len();
+        let right: Vec<String> =
+            frames.iter().enumerate().map(|(at, frame)| format!("#{at} {:#x}\n", frame.pc.0)).collect();
+        std::fs::write(core_path.with_extension("frames"), right.concat()).expect("the right frames");
 
         let mut compare = |name: &'static str, theirs: Option<Vec<Option<u64>>>| {
             let theirs = theirs.unwrap_or_default();
@@ -298,6 +335,9 @@ fn check(platform: &Platform) {
         compare(platform.gdb, peer::by_gdb(platform.gdb, &program, &core_path));
         if platform.has_eu_stack {
             compare("eu-stack", peer::by_eu_stack(&program, &core_path));
+        }
+        if let Ok(command) = std::env::var(OTHER) {
+            compare(OTHER, peer::by_command(&command, &program, &core_path));
         }
         if platform.has_framehop {
             compare("framehop", Some(peer::by_framehop(platform.arch(), &core, &mapped)));
@@ -331,6 +371,16 @@ fn stacks_of_aarch64_are_whole() {
 #[test]
 fn stacks_with_signed_return_addresses_are_whole() {
     check(&SIGNED);
+}
+
+#[test]
+fn stacks_of_i686_are_whole() {
+    check(&I686);
+}
+
+#[test]
+fn stacks_through_a_c_library_without_call_frame_information_are_whole_on_arm() {
+    check(&ARM);
 }
 
 #[test]

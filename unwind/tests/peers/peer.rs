@@ -81,6 +81,17 @@ pub(crate) fn by_eu_stack(program: &Path, core: &Path) -> Option<Vec<Option<u64>
     text.map(|text| frames(&text))
 }
 
+/// By whatever command is named: `{program}` and `{core}` in it stand for the files. It writes lines as gdb and eu-stack do: `#0 0x401136 ...`, a signal frame
+/// without an address.
+pub(crate) fn by_command(line: &str, program: &Path, core: &Path) -> Option<Vec<Option<u64>>> {
+    let filled =
+        |word: &str| word.replace("{program}", &program.to_string_lossy()).replace("{core}", &core.to_string_lossy());
+    let mut words = line.split_ascii_whitespace();
+    let mut command = Command::new(words.next()?);
+    command.args(words.map(filled));
+    output(command).map(|text| frames(&text))
+}
+
 pub(crate) fn by_framehop(arch: Arch, core: &Core, mapped: &[Mapped]) -> Vec<Option<u64>> {
     let registers = &core.registers;
     let (pc, sp, fp) = (registers.pc, registers.sp, registers.fp);
