@@ -53,7 +53,7 @@ fn pair_of(first: u16, second: u16) -> u32 {
     u32::from(first) << 16 | u32::from(second)
 }
 
-fn parts_of<'p>(pair: u32, phrases: &'p [Phrase]) -> Option<[&'p Phrase; 2]> {
+fn parts_of(pair: u32, phrases: &[Phrase]) -> Option<[&Phrase; 2]> {
     Some([phrases.get((pair >> 16) as usize)?, phrases.get((pair & 0xffff) as usize)?])
 }
 
