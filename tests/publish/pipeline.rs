@@ -122,7 +122,8 @@ fn the_release_job_publishes_parts_joins_them_and_attaches_them_to_the_image() {
     // A version and a platform may have characters that no tag has; the release keeps its version.
     let odd = [("SYMSEAL_VERSION", "1.0+git~7"), ("SYMSEAL_PLATFORM", "linux x86")];
     job(&scene, "part", &odd, &[&app]).ok();
-    let inspected = symseal(["bundle", "inspect", &scene.place("team/app:1.0_git_7-linux_x86")]).ok().stdout;
+    let (part, store) = (scene.place("team/app:1.0_git_7-linux_x86"), scene.at("store"));
+    let inspected = symseal(["bundle", "inspect", &part, "--store", &store]).ok().stdout;
     assert!(inspected.contains("1.0+git~7"), "{inspected}");
     // A machine that lacks something is no release that lacks something.
     job(&scene, "part", &[("SYMSEAL", "/nowhere/symseal")], &[&app]).refused(2, &["/nowhere/symseal"]);
