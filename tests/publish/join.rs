@@ -48,9 +48,8 @@ fn a_part_that_is_named_twice_is_told() {
     let parts = ["parts/job-0:1.0", "parts/job-1:1.0"].map(|part| scene.place(part));
     scene.publish([&app, "--to", &parts[0]]).ok();
     scene.publish([&library, "--to", &parts[1]]).ok();
-    let join = |second: &str| {
-        scene.publish(["--join", &parts[0], second, "--to", &scene.place("team/app:1.0")]).ok().stdout
-    };
+    let join =
+        |second: &str| scene.publish(["--join", &parts[0], second, "--to", &scene.place("team/app:1.0")]).ok().stdout;
     let same = format!("note: {} is the same bundle as {}", parts[0], parts[0]);
     assert!(join(&parts[0]).contains(&same));
     assert!(!join(&parts[1]).contains("the same bundle"));
