@@ -7,7 +7,7 @@
 #
 # Environment, both:
 #   SYMSEAL_NAME        the release's name
-#   SYMSEAL_VERSION     its version; also the beginning of the tags
+#   SYMSEAL_VERSION     its version; also the beginning of the tags, in which _ stands for what tags cannot have (1.0+7: 1.0_7)
 #   SYMSEAL_REPOSITORY  host[:port]/repository for parts and bundle: the product image's own
 #   SYMSEAL             the program; default: symseal
 #   SYMSEAL_SOURCES_TO  reference for the sources, in a repository of its own; default: beside the bundle, under its tag and .sources
@@ -46,9 +46,14 @@ need() { # variables that must not be empty
     done
 }
 
+tag() { # a text as a tag can have it
+    printf '%s' "$1" | LC_ALL=C tr -c 'A-Za-z0-9._-' '_'
+}
+
 # Runs `symseal publish`, shows what it says on standard error, and prints the reference by digest.
 publish() {
-    report=$(mktemp)
+    command -v "$program" >/dev/null || fail "expected the program $program (SYMSEAL), found none"
+    report=$(mktemp) || fail "no temporary file can be made; TMPDIR says where"
     trap 'rm -f "$report"' EXIT
     status=0
     "$program" publish "$@" >"$report" || status=$?
@@ -66,7 +71,7 @@ part() {
         sh -c "$SYMSEAL_BUILD" >&2 || exit $?
     fi
     set -- --name "$SYMSEAL_NAME" --version "$SYMSEAL_VERSION" \
-        --to "$SYMSEAL_REPOSITORY:$SYMSEAL_VERSION-$platform" -- "$@"
+        --to "$SYMSEAL_REPOSITORY:$(tag "$SYMSEAL_VERSION-$platform")" -- "$@"
     if [ -n "${SYMSEAL_SOURCES:-}" ]; then
         [ -z "${SYMSEAL_SOURCES_TO:-}" ] || set -- --sources-to "$SYMSEAL_SOURCES_TO" "$@"
         [ -z "${SYMSEAL_SOURCE_MAP:-}" ] || set -- --source-map "$SYMSEAL_SOURCE_MAP" "$@"
@@ -84,7 +89,7 @@ join() {
     # References hold no blanks.
     # shellcheck disable=SC2086
     set -- --join $SYMSEAL_PARTS --name "$SYMSEAL_NAME" --version "$SYMSEAL_VERSION" --key "$SYMSEAL_KEY" \
-        --to "$SYMSEAL_REPOSITORY:${SYMSEAL_TAG:-$SYMSEAL_VERSION-symbols}"
+        --to "$SYMSEAL_REPOSITORY:${SYMSEAL_TAG:-$(tag "$SYMSEAL_VERSION-symbols")}"
     [ -z "${SYMSEAL_LOG:-}" ] || set -- "$@" --log "$SYMSEAL_LOG"
     [ -z "${SYMSEAL_SOURCES_TO:-}" ] || set -- "$@" --sources-to "$SYMSEAL_SOURCES_TO"
     [ -z "${SYMSEAL_IMAGE:-}" ] || set -- "$@" --subject "$SYMSEAL_IMAGE"

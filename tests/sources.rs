@@ -74,6 +74,25 @@ fn a_bundle_without_sources_says_so_and_bad_options_are_named() {
     assert!(!Path::new(output).exists());
     symseal(build.iter().copied().chain(["--source-map", "a=b"])).refused(2, &["--sources"]);
     symseal(build.iter().copied().chain(["--sources", ".", "--source-map", "nothing"])).refused(2, &["FROM=TO"]);
+    let map = "/build=/no/directory/of/sources";
+    symseal(build.iter().copied().chain(["--sources", ".", "--source-map", map])).refused(2, &[map]);
+    // The directory itself, one in it, and one around it are met.
+    let to = |path: &Path| format!("/nowhere={}", path.to_str().unwrap());
+    let elsewhere = dir.path().join("elsewhere");
+    for to in [to(dir.path()), to(&dir.path().join("in")), to(dir.path().parent().unwrap())] {
+        let output = elsewhere.to_str().unwrap();
+        let more = ["--output", output, "--sources", dir.path().to_str().unwrap(), "--source-map", &to];
+        symseal(["bundle", "build", app, "--name", "app", "--version", "1.0"].into_iter().chain(more)).ok();
+        std::fs::remove_dir_all(&elsewhere).unwrap();
+    }
+    // What is refused is in the sum.
+    let (tree, source) = (dir.path().join("tree"), dir.path().join("app.c"));
+    let linked = tree.join(source.strip_prefix("/").unwrap());
+    std::fs::create_dir_all(linked.parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink(&source, &linked).unwrap();
+    let more = ["--output", elsewhere.to_str().unwrap(), "--sources", tree.to_str().unwrap()];
+    let told = symseal(["bundle", "build", app, "--name", "app", "--version", "1.0"].into_iter().chain(more)).ok();
+    assert!(told.stdout.contains("0 mismatched, 1 refused"), "{}", told.stdout);
     symseal(build).ok();
     symseal(["index", "sources", output]).refused(1, &["names no sources"]);
     symseal(["bundle", "push", output, "127.0.0.1:9/a/b:1", "--with-sources"]).refused(2, &["names no sources"]);

@@ -42,7 +42,33 @@ impl<'d> Cursor<'d> {
     }
 
     /// An unsigned number of 1 to 8 bytes.
+    #[inline]
     pub(crate) fn unsigned(&mut self, size: u8) -> Result<u64> {
+        // Most are of these sizes, which need no buffer.
+        match size {
+            1 => self.u8().map(u64::from),
+            2 => self.fixed().map(|bytes| self.ordered(u16::from_le_bytes(bytes), u16::swap_bytes).into()),
+            4 => self.fixed().map(|bytes| self.ordered(u32::from_le_bytes(bytes), u32::swap_bytes).into()),
+            8 => self.fixed().map(|bytes| self.ordered(u64::from_le_bytes(bytes), u64::swap_bytes)),
+            _ => self.unusual(size),
+        }
+    }
+
+    #[inline]
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or(Damaged)?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    /// A number that was read as a little-endian one.
+    #[inline]
+    fn ordered<T>(&self, number: T, swap: fn(T) -> T) -> T {
+        if self.is_little_endian { number } else { swap(number) }
+    }
+
+    #[cold]
+    fn unusual(&mut self, size: u8) -> Result<u64> {
         let mut wide = [0; 8];
         let bytes = self.bytes(usize::from(size))?;
         if self.is_little_endian {
@@ -55,12 +81,15 @@ impl<'d> Cursor<'d> {
         }
     }
 
-    #[inline]
+    /// Most are below 128, which takes no call.
+    #[inline(always)]
     pub(crate) fn uleb(&mut self) -> Result<u64> {
         let first = self.u8()?;
-        if first < 0x80 {
-            return Ok(u64::from(first));
-        }
+        if first < 0x80 { Ok(u64::from(first)) } else { self.long_uleb(first) }
+    }
+
+    /// The rest of a number of two bytes and more.
+    fn long_uleb(&mut self, first: u8) -> Result<u64> {
         let mut value = u64::from(first & 0x7f);
         let mut shift = 7;
         loop {
@@ -146,5 +175,17 @@ mod tests {
         assert_eq!(Cursor::new(&[1, 2, 3], true).unsigned(3), Ok(0x030201));
         assert_eq!(Cursor::new(&[1, 2, 3], false).unsigned(3), Ok(0x010203));
         assert_eq!(Cursor::new(&[1, 2, 3], true).unsigned(4), Err(Damaged));
+        let bytes = [1, 2, 3, 4, 5, 6, 7, 8];
+        for (size, little, big) in [
+            (1, 1, 1),
+            (2, 0x0201, 0x0102),
+            (4, 0x0403_0201, 0x0102_0304),
+            (5, 0x05_0403_0201, 0x01_0203_0405),
+            (8, 0x0807_0605_0403_0201, 0x0102_0304_0506_0708),
+        ] {
+            assert_eq!(Cursor::new(&bytes, true).unsigned(size), Ok(little));
+            assert_eq!(Cursor::new(&bytes, false).unsigned(size), Ok(big));
+        }
+        assert_eq!(Cursor::new(&bytes, true).unsigned(9), Err(Damaged));
     }
 }

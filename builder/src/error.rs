@@ -18,7 +18,7 @@ use crate::sources::GatherError;
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// An input cannot be read.
-    #[error("cannot {action} {}: {source}", place_of(path))]
+    #[error("cannot {action} {}: {source}{}", place_of(path), advice_on_io(action, source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -147,6 +147,16 @@ pub enum BuildError {
         /// What the JSON writer says.
         problem: String,
     },
+}
+
+/// What to do about an input that is there and cannot be read.
+fn advice_on_io(action: &str, error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if ["open", "read", "list", "look at"].contains(&action) => {
+            "; make it readable, or leave it out (--exclude), where it is no part of the release"
+        }
+        _ => "",
+    }
 }
 
 /// What to do about manifests that cannot be made.

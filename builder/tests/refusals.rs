@@ -293,6 +293,18 @@ fn names_that_would_steer_a_terminal_are_escaped_in_errors() {
 }
 
 #[test]
+fn what_nobody_may_read_is_told_with_a_way_out() {
+    let denied = |action| BuildError::Io {
+        action,
+        path: "release/secret".into(),
+        source: std::io::ErrorKind::PermissionDenied.into(),
+    };
+    assert!(denied("list").to_string().contains("release/secret") && denied("list").to_string().contains("--exclude"));
+    // Of the bundle that is written nothing can be left out.
+    assert!(!denied("create").to_string().contains("--exclude"));
+}
+
+#[test]
 fn a_module_with_more_files_than_a_manifest_holds_is_told_to_pack_them() {
     let Some(clang) = tool("clang") else { return };
     let dir = tempfile::tempdir().unwrap();

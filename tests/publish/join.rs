@@ -42,6 +42,20 @@ fn a_library_that_two_jobs_ship_under_two_names_is_joined_as_one_build_names_it(
 }
 
 #[test]
+fn a_part_that_is_named_twice_is_told() {
+    let scene = Scene::new(Manners::default());
+    let (Some(app), Some(library)) = (scene.module("app", "* 3"), scene.module("libz.so", "+ 1")) else { return };
+    let parts = ["parts/job-0:1.0", "parts/job-1:1.0"].map(|part| scene.place(part));
+    scene.publish([&app, "--to", &parts[0]]).ok();
+    scene.publish([&library, "--to", &parts[1]]).ok();
+    let join =
+        |second: &str| scene.publish(["--join", &parts[0], second, "--to", &scene.place("team/app:1.0")]).ok().stdout;
+    let same = format!("note: {} is the same bundle as {}", parts[0], parts[0]);
+    assert!(join(&parts[0]).contains(&same));
+    assert!(!join(&parts[1]).contains("the same bundle"));
+}
+
+#[test]
 fn joined_parts_are_the_bundle_of_one_build_and_no_file_moves() {
     let scene = Scene::new(Manners::default());
     let Some((parts, inputs)) = three_parts(&scene) else { return };

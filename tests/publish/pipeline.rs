@@ -119,6 +119,18 @@ fn the_release_job_publishes_parts_joins_them_and_attaches_them_to_the_image() {
     let gate = scene.at("gate");
     job(&scene, "part", &[("SYMSEAL_OPTIONS", "--strict")], &[&gate]).refused(1, &["cut.dll"]);
     job(&scene, "part", &[("SYMSEAL_OPTIONS", "--strict --exclude *.dll")], &[&gate]).ok();
+    // A version and a platform may have characters that no tag has; the release keeps its version.
+    let odd = [("SYMSEAL_VERSION", "1.0+git~7"), ("SYMSEAL_PLATFORM", "linux x86")];
+    job(&scene, "part", &odd, &[&app]).ok();
+    let (part, store) = (scene.place("team/app:1.0_git_7-linux_x86"), scene.at("store"));
+    let inspected = symseal(["bundle", "inspect", &part, "--store", &store]).ok().stdout;
+    assert!(inspected.contains("1.0+git~7"), "{inspected}");
+    // A machine that lacks something is no release that lacks something.
+    job(&scene, "part", &[("SYMSEAL", "/nowhere/symseal")], &[&app]).refused(2, &["/nowhere/symseal"]);
+    job(&scene, "part", &[("TMPDIR", "/nowhere")], &[&app]).refused(2, &["TMPDIR"]);
+    let gone = scene.at("gone.pem");
+    let variables = [("SYMSEAL_PARTS", parts.as_str()), ("SYMSEAL_KEY", &gone), ("SYMSEAL_LOG", &log)];
+    job(&scene, "join", &variables, &[]).refused(2, &["--key", &gone]);
     let missing = scene.place("team/app:none");
     job(&scene, "join", &[("SYMSEAL_PARTS", &missing), ("SYMSEAL_KEY", &key), ("SYMSEAL_LOG", &log)], &[])
         .refused(1, &[&missing]);

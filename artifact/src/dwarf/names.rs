@@ -39,6 +39,9 @@ pub(crate) struct Names<'s> {
     /// Names of scopes that stand elsewhere, once looked up.
     scope_names: HashMap<ScopeName<StrId>, Option<StrId>>,
     type_places: Option<HashMap<u64, u64>>,
+    /// The names around one, innermost first, and all of it in one: kept so that not every name takes memory of its own.
+    around: Vec<StrId>,
+    qualified: Vec<u8>,
 }
 
 struct OpenUnit<'s> {
@@ -75,6 +78,8 @@ impl<'s> Names<'s> {
             inlined: HashMap::new(),
             scope_names: HashMap::new(),
             type_places: None,
+            around: Vec::new(),
+            qualified: Vec::new(),
         }
     }
 
@@ -104,13 +109,9 @@ impl<'s> Names<'s> {
         if let Some((name, named)) = chain.name {
             names.symbol = work.text(name);
             let separator = chain.language.map_or("::", separator);
-            match self.prefix(named, separator, work) {
-                Some(prefix) if prefix.is_empty() => names.name = names.symbol,
-                Some(prefix) => {
-                    let mut qualified = prefix.into_bytes();
-                    qualified.extend_from_slice(name);
-                    names.name = work.text(&qualified);
-                }
+            match self.find_around(named, work) {
+                Some(()) if self.around.is_empty() => names.name = names.symbol,
+                Some(()) => names.name = work.text(self.qualify(name, separator)),
                 // A guess would be a wrong name. The symbol says all of it.
                 None => work.skip(
                     "name of the namespace or type around a function, in a file that was not given or is damaged",
@@ -185,25 +186,31 @@ impl<'s> Names<'s> {
         Ok(())
     }
 
-    /// The names around an entry, outermost first, joined and ended by `separator`; empty at the top. None where one of
-    /// them is not known.
-    fn prefix(&mut self, entry: u64, separator: &str, work: &mut Work) -> Option<String> {
-        let mut names = Vec::new();
+    /// The names around an entry, for [`Self::qualify`]. None where one of them is not known.
+    fn find_around(&mut self, entry: u64, work: &mut Work) -> Option<()> {
+        self.around.clear();
         let mut scope = self.scope_of(entry, work);
-        while scope != ROOT && names.len() < MOST_NESTED {
+        while scope != ROOT && self.around.len() < MOST_NESTED {
             let Some((name, outer)) = self.scopes.get(scope) else { break };
-            names.push(self.scope_name(name, work)?);
+            let name = self.scope_name(name, work)?;
+            self.around.push(name);
             scope = match outer {
                 Outer::Scope(outer) => outer,
                 Outer::Entry(entry) => self.scope_of(entry, work),
             };
         }
-        let mut prefix = String::new();
-        for name in names.into_iter().rev() {
-            prefix.push_str(self.scopes.text(name));
-            prefix.push_str(separator);
+        Some(())
+    }
+
+    /// A name behind those that were found around it, outermost first, each ended by `separator`.
+    fn qualify(&mut self, name: &[u8], separator: &str) -> &[u8] {
+        self.qualified.clear();
+        for around in self.around.iter().rev() {
+            self.qualified.extend_from_slice(self.scopes.text(*around).as_bytes());
+            self.qualified.extend_from_slice(separator.as_bytes());
         }
-        Some(prefix)
+        self.qualified.extend_from_slice(name);
+        &self.qualified
     }
 
     /// A scope's name, as a text of the scopes; None where it is not known. What stands elsewhere is remembered.

@@ -82,67 +82,69 @@ pub(crate) fn fixed_size(form: DwForm, encoding: Encoding) -> Option<u8> {
 }
 
 /// The attribute's value at the cursor.
+#[inline]
 pub(crate) fn read<'d>(cursor: &mut Cursor<'d>, attribute: &Attribute, encoding: Encoding) -> Result<Value<'d>> {
-    let mut form = attribute.form;
-    if form == gimli::DW_FORM_indirect {
-        form = DwForm(u16::try_from(cursor.uleb()?).map_err(|_| Damaged)?);
-    }
-    if form == gimli::DW_FORM_implicit_const {
-        // Signed constants of the attributes that we read are lines, files and offsets: never negative.
-        return Ok(Value::Number(attribute.constant.cast_unsigned()));
-    }
-    if let Some(size) = fixed_size(form, encoding) {
-        return fixed(cursor, form, size);
-    }
+    let form = match attribute.form {
+        gimli::DW_FORM_indirect => DwForm(u16::try_from(cursor.uleb()?).map_err(|_| Damaged)?),
+        form => form,
+    };
+    // One decision for form and size: this is done for each attribute of each function.
     Ok(match form {
+        // Signed constants of the attributes that we read are lines, files and offsets: never negative.
+        gimli::DW_FORM_implicit_const => Value::Number(attribute.constant.cast_unsigned()),
+        gimli::DW_FORM_flag_present => Value::Number(1),
+        gimli::DW_FORM_data1 | gimli::DW_FORM_flag => Value::Number(cursor.unsigned(1)?),
+        gimli::DW_FORM_data2 => Value::Number(cursor.unsigned(2)?),
+        gimli::DW_FORM_data4 => Value::Number(cursor.unsigned(4)?),
+        gimli::DW_FORM_data8 => Value::Number(cursor.unsigned(8)?),
+        gimli::DW_FORM_data16 => {
+            cursor.skip(16)?;
+            Value::Other
+        }
         gimli::DW_FORM_udata => Value::Number(cursor.uleb()?),
         gimli::DW_FORM_sdata => Value::Number(cursor.sleb()?.cast_unsigned()),
-        gimli::DW_FORM_ref_udata => Value::UnitReference(cursor.uleb()?),
-        gimli::DW_FORM_strx | gimli::DW_FORM_GNU_str_index => Value::StrIndex(cursor.uleb()?),
+        gimli::DW_FORM_sec_offset => Value::Number(cursor.unsigned(encoding.offset_size)?),
+        gimli::DW_FORM_addr => Value::Address(cursor.unsigned(encoding.address_size)?),
+        gimli::DW_FORM_addrx1 => Value::AddressIndex(cursor.unsigned(1)?),
+        gimli::DW_FORM_addrx2 => Value::AddressIndex(cursor.unsigned(2)?),
+        gimli::DW_FORM_addrx3 => Value::AddressIndex(cursor.unsigned(3)?),
+        gimli::DW_FORM_addrx4 => Value::AddressIndex(cursor.unsigned(4)?),
         gimli::DW_FORM_addrx | gimli::DW_FORM_GNU_addr_index => Value::AddressIndex(cursor.uleb()?),
+        gimli::DW_FORM_ref1 => Value::UnitReference(cursor.unsigned(1)?),
+        gimli::DW_FORM_ref2 => Value::UnitReference(cursor.unsigned(2)?),
+        gimli::DW_FORM_ref4 => Value::UnitReference(cursor.unsigned(4)?),
+        gimli::DW_FORM_ref8 => Value::UnitReference(cursor.unsigned(8)?),
+        gimli::DW_FORM_ref_udata => Value::UnitReference(cursor.uleb()?),
+        // DWARF 2 gave references the size of an address.
+        gimli::DW_FORM_ref_addr if encoding.version <= 2 => {
+            Value::InfoReference(cursor.unsigned(encoding.address_size)?)
+        }
+        gimli::DW_FORM_ref_addr => Value::InfoReference(cursor.unsigned(encoding.offset_size)?),
+        gimli::DW_FORM_ref_sig8 => Value::TypeSignature(cursor.unsigned(8)?),
+        gimli::DW_FORM_ref_sup4 => Value::SupplementaryReference(cursor.unsigned(4)?),
+        gimli::DW_FORM_ref_sup8 => Value::SupplementaryReference(cursor.unsigned(8)?),
+        gimli::DW_FORM_GNU_ref_alt => Value::SupplementaryReference(cursor.unsigned(encoding.offset_size)?),
+        gimli::DW_FORM_strp => Value::StrOffset(cursor.unsigned(encoding.offset_size)?),
+        gimli::DW_FORM_line_strp => Value::LineStrOffset(cursor.unsigned(encoding.offset_size)?),
+        gimli::DW_FORM_strp_sup | gimli::DW_FORM_GNU_strp_alt => {
+            Value::SupplementaryText(cursor.unsigned(encoding.offset_size)?)
+        }
+        gimli::DW_FORM_strx1 => Value::StrIndex(cursor.unsigned(1)?),
+        gimli::DW_FORM_strx2 => Value::StrIndex(cursor.unsigned(2)?),
+        gimli::DW_FORM_strx3 => Value::StrIndex(cursor.unsigned(3)?),
+        gimli::DW_FORM_strx4 => Value::StrIndex(cursor.unsigned(4)?),
+        gimli::DW_FORM_strx | gimli::DW_FORM_GNU_str_index => Value::StrIndex(cursor.uleb()?),
+        gimli::DW_FORM_string => Value::Text(cursor.text()?),
         gimli::DW_FORM_rnglistx => Value::RangeListIndex(cursor.uleb()?),
         gimli::DW_FORM_loclistx => {
             cursor.skip_leb()?;
             Value::Other
         }
-        gimli::DW_FORM_string => Value::Text(cursor.text()?),
         gimli::DW_FORM_block1 => block(cursor, Some(1))?,
         gimli::DW_FORM_block2 => block(cursor, Some(2))?,
         gimli::DW_FORM_block4 => block(cursor, Some(4))?,
         gimli::DW_FORM_block | gimli::DW_FORM_exprloc => block(cursor, None)?,
         _ => return Err(Damaged),
-    })
-}
-
-fn fixed<'d>(cursor: &mut Cursor<'d>, form: DwForm, size: u8) -> Result<Value<'d>> {
-    if size == 0 {
-        return Ok(Value::Number(1));
-    }
-    if size > 8 {
-        cursor.skip(usize::from(size))?;
-        return Ok(Value::Other);
-    }
-    let number = cursor.unsigned(size)?;
-    Ok(match form {
-        gimli::DW_FORM_addr => Value::Address(number),
-        gimli::DW_FORM_addrx1 | gimli::DW_FORM_addrx2 | gimli::DW_FORM_addrx3 | gimli::DW_FORM_addrx4 => {
-            Value::AddressIndex(number)
-        }
-        gimli::DW_FORM_ref1 | gimli::DW_FORM_ref2 | gimli::DW_FORM_ref4 | gimli::DW_FORM_ref8 => {
-            Value::UnitReference(number)
-        }
-        gimli::DW_FORM_ref_addr => Value::InfoReference(number),
-        gimli::DW_FORM_strp => Value::StrOffset(number),
-        gimli::DW_FORM_line_strp => Value::LineStrOffset(number),
-        gimli::DW_FORM_strx1 | gimli::DW_FORM_strx2 | gimli::DW_FORM_strx3 | gimli::DW_FORM_strx4 => {
-            Value::StrIndex(number)
-        }
-        gimli::DW_FORM_ref_sup4 | gimli::DW_FORM_ref_sup8 | gimli::DW_FORM_GNU_ref_alt => {
-            Value::SupplementaryReference(number)
-        }
-        gimli::DW_FORM_strp_sup | gimli::DW_FORM_GNU_strp_alt => Value::SupplementaryText(number),
-        gimli::DW_FORM_ref_sig8 => Value::TypeSignature(number),
-        _ => Value::Number(number),
     })
 }
 

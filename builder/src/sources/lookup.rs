@@ -1,6 +1,7 @@
 //! From a path of a line table to the places below the given directories where the file may lie. Text alone: nothing is
 //! asked of the file system here.
 
+use std::fmt;
 use std::str::FromStr;
 
 use symseal_bundle::sources::path;
@@ -40,6 +41,12 @@ impl FromStr for SourceMap {
     }
 }
 
+impl fmt::Display for SourceMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.from.escape_debug(), self.to.escape_debug())
+    }
+}
+
 /// A path as its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Parts {
@@ -72,6 +79,15 @@ impl Lookup {
             roots: roots.iter().map(|texts| texts.iter().map(|text| Parts::of(text)).collect()).collect(),
             maps: maps.iter().map(|map| (Parts::of(&map.from), Parts::of(&map.to))).collect(),
         }
+    }
+
+    /// The first map that leads to an absolute path of which no directory is a part, nor the other way round: whatever it is applied to lies in none of them.
+    pub(super) fn outside(&self) -> Option<usize> {
+        let meets = |to: &Parts| {
+            let mut roots = self.roots.iter().flatten();
+            roots.any(|root| to.below(root).is_some() || root.below(to).is_some())
+        };
+        self.maps.iter().position(|(_, to)| to.absolute && !meets(to))
     }
 
     /// Where to look, in this order.

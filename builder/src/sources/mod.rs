@@ -51,6 +51,14 @@ pub enum GatherError {
         /// The reason.
         source: io::Error,
     },
+    /// A map leads to where nothing is read.
+    #[error(
+        "the source map {map} leads to no directory of sources: give that directory, or a path relative to those that are given"
+    )]
+    MapOutside {
+        /// The map, `FROM=TO`.
+        map: String,
+    },
     /// A source file cannot be read.
     #[error("cannot read {}: {source}", place_of(path))]
     Read {
@@ -139,6 +147,9 @@ pub fn gather_sources(
     let store = |bytes: &[u8]| layout.map_or(Ok(Digest::of(bytes)), |layout| layout.write_blob(bytes));
     let roots: Vec<Root> = options.roots.iter().map(|path| Root::open(path)).collect::<Result<_, _>>()?;
     let lookup = Lookup::new(roots.iter().map(Root::places).collect(), &options.maps);
+    if let Some(map) = lookup.outside().and_then(|outside| options.maps.get(outside)) {
+        return Err(GatherError::MapOutside { map: map.to_string() });
+    }
     let mut report = SourcesReport { wanted: wanted.paths.len() as u64, ..SourcesReport::default() };
     let mut writer = SourcesWriter::new();
     let mut total = 0_u64;

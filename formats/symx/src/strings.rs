@@ -25,7 +25,8 @@ pub struct Strings {
     text: String,
     /// Where each string ends in `text`; it starts where its predecessor ends. Entry 0 is the empty string.
     ends: Vec<usize>,
-    numbers: HashTable<u32>,
+    /// The number of each string, and its hash: strings are hashed once, and compared where their hashes are equal.
+    numbers: HashTable<(u32, u32)>,
     hasher: DefaultHashBuilder,
     overflowed: bool,
 }
@@ -57,7 +58,9 @@ impl Strings {
         }
         let Self { text: all, ends, numbers, hasher, overflowed } = self;
         let hash = hasher.hash_one(text);
-        if let Some(number) = numbers.find(hash, |number| slice(all, ends, *number) == text) {
+        let hash = (hash ^ hash >> 32) as u32;
+        let is_text = |(number, other): &(u32, u32)| *other == hash && slice(all, ends, *number) == text;
+        if let Some((number, _)) = numbers.find(spread(hash), is_text) {
             return StrId(*number);
         }
         let Ok(number) = u32::try_from(ends.len()) else {
@@ -66,7 +69,7 @@ impl Strings {
         };
         all.push_str(text);
         ends.push(all.len());
-        numbers.insert_unique(hash, number, |number| hasher.hash_one(slice(all, ends, *number)));
+        numbers.insert_unique(spread(hash), (number, hash), |(_, hash)| spread(*hash));
         StrId(number)
     }
 
@@ -94,6 +97,11 @@ impl Strings {
     pub(crate) fn overflowed(&self) -> bool {
         self.overflowed
     }
+}
+
+/// A table looks at both ends of a hash.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
 }
 
 fn slice<'s>(text: &'s str, ends: &[usize], number: u32) -> &'s str {

@@ -67,10 +67,7 @@ impl Local {
             DebugId::BuildId(_) => {
                 let mut places = by_id(places::by_build_id(&self.directories, id.build_id().unwrap_or_default()));
                 let Some(program) = program else { return places };
-                if let Some((name, crc32)) = module.and_then(|module| self.debug_link(module, id)) {
-                    let linked = places::by_debug_link(&self.directories, program, &name);
-                    places.extend(linked.into_iter().map(|place| (place, Sought::ByLink(crc32))));
-                }
+                places.extend(self.linked(module, program, id));
                 // Where the link leads its checksum counts, whatever the name.
                 let beside = places::beside(program).into_iter();
                 let beside: Vec<PathBuf> =
@@ -81,10 +78,20 @@ impl Local {
             DebugId::Pdb { .. } => {
                 let Some(program) = program else { return Vec::new() };
                 let written = module.and_then(|module| self.written_pdb(module, id));
-                by_id(places::program_database(program, written.as_deref()))
+                let mut places = by_id(places::program_database(program, written.as_deref()));
+                // MinGW: what the linker wrote an id for is no program database, but a PE file with DWARF.
+                places.extend(self.linked(module, program, id));
+                places
             }
             DebugId::MachoUuid(_) => by_id(program.map(places::dsym).unwrap_or_default()),
         }
+    }
+
+    /// Where `.gnu_debuglink` of the program leads, if it has one.
+    fn linked(&self, module: Option<&MappedModule>, program: &Path, id: &DebugId) -> Vec<(PathBuf, Sought)> {
+        let Some((name, crc32)) = module.and_then(|module| self.debug_link(module, id)) else { return Vec::new() };
+        let places = places::by_debug_link(&self.directories, program, &name).into_iter();
+        places.map(|place| (place, Sought::ByLink(crc32))).collect()
     }
 
     /// Name and CRC-32 in the binary's `.gnu_debuglink`.

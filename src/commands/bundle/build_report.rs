@@ -184,8 +184,11 @@ fn sources(report: &SourcesReport) {
         let (path, file) = (visible(&one.path), visible(&one.file));
         outln!("error: {file} is not the source {path}: expected {}, found {}; left out", one.expected, one.found);
     }
+    let left_out = [(report.refused.len(), "refused"), (report.too_large.len(), "too large")];
+    let left_out: String =
+        left_out.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!(", {count} {why}")).collect();
     outln!(
-        "{} source files of {} ({} bytes, {} checked by a checksum), {} not found, {} mismatched",
+        "{} source files of {} ({} bytes, {} checked by a checksum), {} not found, {} mismatched{left_out}",
         report.statistics.files,
         report.wanted,
         report.statistics.bytes,

@@ -182,7 +182,11 @@ impl SealingArgs {
     fn embedded(&self, dir: PathBuf, key: &KeySource, passphrases: &Passphrases<'_>) -> Result<Log> {
         let key_file = match (&self.log_key, key.file()) {
             (Some(file), _) => file.clone(),
-            (None, Some(file)) => beside(file, LOG_KEY),
+            (None, Some(file)) => {
+                // A wrong path is told as what it is, and not as a log's key that is not there.
+                std::fs::metadata(file).with_context(|| format!("--key {}: cannot read it", file.display()))?;
+                beside(file, LOG_KEY)
+            }
             (None, None) => {
                 bail!("--key {key}: there is no {LOG_KEY} beside it; name the embedded log's key with --log-key")
             }

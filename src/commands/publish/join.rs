@@ -143,6 +143,13 @@ fn print(parts: &[Part], joined: &SymbolIndex) {
         ]);
     }
     out!("{table}");
+    // Two jobs may well build the same; more often one is named twice, and another one not at all.
+    for (at, part) in parts.iter().enumerate() {
+        let before = parts.iter().take(at).find(|before| before.indexes.digest == part.indexes.digest);
+        if let Some(before) = before {
+            outln!("note: {} is the same bundle as {}: is another part missing?", part.name, before.name);
+        }
+    }
     for part in parts {
         if (&part.index.name, &part.index.version) != (&joined.name, &joined.version) {
             let (name, version) = (&part.index.name, &part.index.version);

@@ -28,7 +28,8 @@ pub(super) struct Chains {
     /// Offsets of the function's name and symbol.
     names: (u32, u32),
     identities: Vec<Option<Identity>>,
-    context_numbers: HashMap<(u32, Call), u32>,
+    /// By place and caller, and by the call's line and column; [`NO_CALLER`] for the function's own.
+    context_numbers: HashMap<[u64; 2], u32>,
     last: Option<((u32, u32), u32)>,
 }
 
@@ -42,6 +43,9 @@ struct PendingContext {
     value: u32,
     column: u32,
 }
+
+/// No context has this number.
+const NO_CALLER: u32 = u32::MAX;
 
 /// Where code was inlined: the caller's context, line and column. `None`: nowhere, it is the function's own.
 type Call = Option<(u32, u32, u32)>;
@@ -222,7 +226,10 @@ impl Chains {
         let place = self.place(name, symbol, file)?;
         // A row codes a context as its number plus one in 32 bits.
         let next = number(self.contexts.len() + 1, "contexts")? - 1;
-        let context = *self.context_numbers.entry((place, call)).or_insert(next);
+        let both = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let (caller, line, column) = call.unwrap_or((NO_CALLER, 0, 0));
+        let key = [both(place, caller), both(line, column)];
+        let context = *self.context_numbers.entry(key).or_insert(next);
         if context == next {
             let (distance, value, column) = match call {
                 None => (0, self.function, 0),

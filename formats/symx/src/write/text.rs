@@ -25,26 +25,37 @@ impl<'a> Text<'a> {
     }
 
     /// Where the string lies in the section; it is put there on first use.
+    #[inline]
     pub(super) fn offset(&mut self, id: StrId) -> Result<u32, WriteError> {
-        let Some(slot) = self.offsets.get_mut(id.0 as usize) else { return Ok(0) };
-        // Most texts were used before, so that they need not be looked at.
-        if *slot == 0
-            && let text = self.strings.get(id)
-            && !text.is_empty()
-        {
-            *slot = u32::try_from(self.bytes.len()).map_err(|_| WriteError::TooMany { what: "bytes of strings" })?;
-            let stored = match &self.coder {
-                None => text.as_bytes(),
-                Some(coder) => {
-                    self.coded.clear();
-                    coder.code(text.as_bytes(), &mut self.coded);
-                    &self.coded
-                }
-            };
-            put(&mut self.bytes, stored.len() as u64);
-            self.bytes.extend(stored);
-            self.count += 1;
+        match self.offsets.get(id.0 as usize) {
+            None => Ok(0),
+            // Most texts were used before, so that they need not be looked at.
+            Some(0) => self.put(id),
+            Some(offset) => Ok(*offset),
         }
-        Ok(*slot)
+    }
+
+    #[inline(never)]
+    fn put(&mut self, id: StrId) -> Result<u32, WriteError> {
+        let text = self.strings.get(id);
+        if text.is_empty() {
+            return Ok(0);
+        }
+        let offset = u32::try_from(self.bytes.len()).map_err(|_| WriteError::TooMany { what: "bytes of strings" })?;
+        let stored = match &self.coder {
+            None => text.as_bytes(),
+            Some(coder) => {
+                self.coded.clear();
+                coder.code(text.as_bytes(), &mut self.coded);
+                &self.coded
+            }
+        };
+        put(&mut self.bytes, stored.len() as u64);
+        self.bytes.extend(stored);
+        self.count += 1;
+        if let Some(slot) = self.offsets.get_mut(id.0 as usize) {
+            *slot = offset;
+        }
+        Ok(offset)
     }
 }

@@ -1,0 +1,116 @@
+//! Files of one id that cannot be of one build, and files that are damaged or cut.
+
+use super::{module, text};
+use crate::inputs::{SOURCE, builder, compile, fixtures, report, run, tool};
+use symseal_builder::BuildError;
+use symseal_bundle::DebugInfo;
+
+#[test]
+fn a_debug_file_of_another_build_with_the_same_id_is_a_mismatch() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let id = "-Wl,--build-id=0xaa05060708";
+    let split = |name: &str, source: &str| {
+        let whole = compile(&cc, dir.path(), &format!("{name}-whole.so"), source, &["-g", id]);
+        let (stripped, debug) = (dir.path().join(format!("{name}.so")), dir.path().join(format!("{name}.debug")));
+        run(&objcopy, &["--strip-all", text(&whole), text(&stripped)]);
+        run(&objcopy, &["--only-keep-debug", text(&whole), text(&debug)]);
+        (stripped, debug)
+    };
+    let (ours, debug) = split("ours", SOURCE);
+    let (_, stale) = split("stale", "int twice(int x) { return 2 * x; }\nint thrice(int x) { return twice(x) + x; }");
+    let found = report(&[ours.clone(), stale.clone()]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((mismatch.named_by.code(), mismatch.debug_file.place.as_str()), ("debug-id", text(&stale)));
+    assert!(mismatch.expected.starts_with("section ") && mismatch.found != mismatch.expected, "{mismatch:?}");
+    assert_eq!((module(&found, "ours.so").debug_file.as_deref(), found.is_complete()), (None, false));
+    // Beside the right one it is one all the same, and the right one is taken.
+    let found = report(&[ours, debug.clone(), stale]);
+    assert_eq!((found.mismatches.len(), module(&found, "ours.so").debug_file.as_deref()), (1, Some(text(&debug))));
+}
+
+#[test]
+fn what_something_was_added_to_is_taken_and_no_contradiction() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let whole = compile(&cc, dir.path(), "whole.so", SOURCE, &["-g", "-Wl,--build-id"]);
+    let at = |name: &str| dir.path().join(name);
+    run(&objcopy, &["--strip-all", text(&whole), text(&at("plain.so"))]);
+    run(&objcopy, &["--only-keep-debug", text(&whole), text(&at("one.debug"))]);
+    let link = format!("--add-gnu-debuglink={}", text(&at("one.debug")));
+    run(&objcopy, &[&link, text(&at("plain.so")), text(&at("linked.so"))]);
+    std::fs::write(at("note"), "a note").unwrap();
+    let note = format!("--add-section=.note.added={}", text(&at("note")));
+    run(&objcopy, &[&note, text(&at("one.debug")), text(&at("noted.debug"))]);
+    for paths in
+        [["plain.so", "linked.so", "one.debug", "noted.debug"], ["noted.debug", "one.debug", "linked.so", "plain.so"]]
+    {
+        let found = report(&paths.map(at));
+        let module = module(&found, "linked.so");
+        assert_eq!(module.debug_file.as_deref(), Some(text(&at("noted.debug"))), "{found:#?}");
+        assert_eq!((found.superseded.len(), found.is_complete()), (2, true), "{found:#?}");
+    }
+}
+
+#[test]
+fn damaged_debug_information_is_not_called_full_and_a_damaged_file_is_no_strict_build() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let whole = compile(&cc, dir.path(), "whole.so", SOURCE, &["-g", "-Wl,--build-id"]);
+    let at = |name: &str| dir.path().join(name);
+    for name in ["info", "line"] {
+        let section = format!("--dump-section=.debug_{name}={}", text(&at(name)));
+        run(&objcopy, &[&section, text(&whole), "/dev/null"]);
+        let bytes = std::fs::read(at(name)).unwrap();
+        // The header of the first unit stays.
+        let damaged: Vec<u8> = bytes.iter().enumerate().map(|(at, byte)| if at < 12 { *byte } else { 0xff }).collect();
+        std::fs::write(at(name), damaged).unwrap();
+    }
+    let update = ["info", "line"].map(|name| format!("--update-section=.debug_{name}={}", text(&at(name))));
+    run(&objcopy, &[&update[0], &update[1], text(&whole), text(&at("damaged.so"))]);
+    let found = report(&[at("damaged.so")]);
+    assert_eq!(module(&found, "damaged.so").debug_info, DebugInfo::Symbols, "{found:#?}");
+    // A file that begins like a program and is none stands beside a good one.
+    std::fs::create_dir(at("release")).unwrap();
+    std::fs::copy(&whole, at("release/whole.so")).unwrap();
+    assert!(report(&[at("release")]).is_complete());
+    let mut cut = vec![0; 0x80];
+    cut[..2].copy_from_slice(b"MZ");
+    cut[0x3c] = 0x40;
+    cut[0x40..0x44].copy_from_slice(b"PE\0\0");
+    std::fs::write(at("release/cut.dll"), cut).unwrap();
+    let found = report(&[at("release")]);
+    assert_eq!((found.inputs.damaged(), found.is_complete()), (1, false), "{found:#?}");
+}
+
+#[test]
+fn a_binary_without_section_headers_and_its_unstripped_twin_are_one_module() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("llvm-objcopy")) else { return };
+    let id = "-Wl,--build-id=0xaa01020304";
+    let full = compile(&cc, dir.path(), "full.so", SOURCE, &["-g", id]);
+    let bare = dir.path().join("bare.so");
+    run(&objcopy, &["--strip-sections", text(&full), text(&bare)]);
+    let found = report(&[full.clone(), bare.clone()]);
+    let module = module(&found, "bare.so");
+    assert_eq!((module.binary.as_deref(), module.debug_file.as_deref()), (Some(text(&bare)), Some(text(&full))));
+    assert_eq!((module.debug_info, found.is_complete()), (DebugInfo::Full, true), "{found:?}");
+
+    // Two without headers: the same code under two names is one file, other code is a contradiction.
+    let other = compile(&cc, dir.path(), "other.so", "int other(void) { return 1; }", &["-g", id]);
+    let other_bare = dir.path().join("other-bare.so");
+    run(&objcopy, &["--strip-sections", text(&other), text(&other_bare)]);
+    for paths in [[&full, &other_bare], [&other, &bare], [&bare, &other_bare]] {
+        let error = builder(&paths.map(|path| path.to_owned())).report().unwrap_err();
+        assert!(matches!(error, BuildError::Conflict { .. }), "{error}");
+    }
+}
+
+#[test]
+fn what_is_missing_beside_a_debug_file_is_said_in_the_words_of_its_platform() {
+    let Some(fixtures) = fixtures() else { return };
+    let example = fixtures.join("samply/fixtures/other/simple-example/out");
+    let found = report(&[example.join("mac-dsym/main.dSYM")]);
+    let [orphan] = found.debug_files_without_binaries.as_slice() else { panic!("{found:#?}") };
+    assert!(orphan.advice.contains("of UUID") && !orphan.advice.contains("unwind"), "{orphan:?}");
+}

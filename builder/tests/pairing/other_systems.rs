@@ -1,0 +1,101 @@
+//! Program databases of Windows, dSYM bundles of macOS.
+
+use std::path::{Path, PathBuf};
+
+use super::{module, paired, text};
+use crate::inputs::{builder, fixtures, report, run, tool};
+use symseal_builder::{NamedBy, PairedBy, PairedRole};
+use symseal_bundle::LayoutDir;
+
+#[test]
+fn a_universal_binary_and_its_dsym_are_a_module_a_slice() {
+    let Some(fixtures) = fixtures() else { return };
+    let layout = tempfile::tempdir().unwrap();
+    let layout = LayoutDir::create(layout.path()).unwrap();
+    let built = builder(&[fixtures.join("mac-fat")]).build(&layout).unwrap();
+    assert_eq!(built.index.macos.len(), 2);
+    let modules: Vec<_> = built.index.macos.values().collect();
+    assert_eq!(modules[0].files[0].sha256, modules[1].files[0].sha256, "the whole file is stored once");
+    assert_ne!(modules[0].files[0].path, modules[1].files[0].path, "under a title for each id");
+    for module in &built.report.modules {
+        assert_eq!(module.paired[0].paired_by, Some(PairedBy::Uuid));
+        assert!(module.functions["dwarf"] > 0);
+    }
+}
+
+#[test]
+fn a_dsym_brings_its_other_files_and_a_foreign_one_is_a_mismatch() {
+    let Some(fixtures) = fixtures() else { return };
+    let example = fixtures.join("samply/fixtures/other/simple-example/out");
+    let found = report(&[example.join("mac-dsym")]);
+    let files: Vec<_> = paired(module(&found, "main")).into_iter().map(|(name, role, _)| (name, role)).collect();
+    let member = PairedRole::DsymMember;
+    assert_eq!(files, [("main", PairedRole::DebugFile), ("Info.plist", member), ("main.yml", member)]);
+    assert!(found.is_complete());
+
+    let found = report(&[example.join("mac-oso/main"), example.join("mac-dsym/main.dSYM")]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::DsymName);
+    assert_eq!(mismatch.expected, "uuid:FF78692C66BD35DB9476D5060EA5BD83");
+    assert_eq!(mismatch.found, "uuid:CF441AF5BB7E35678D44451D69214D92");
+    let [binary] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    assert!(binary.advice.contains("dsymutil"), "{binary:?}");
+}
+
+/// A library for macOS and its dSYM, in a folder of the processor's name.
+fn made_for(dir: &Path, arch: &str) -> Option<(PathBuf, PathBuf)> {
+    let (clang, linker, dsymutil) = (tool("clang")?, tool("ld64.lld-19")?, tool("dsymutil")?);
+    let folder = dir.join(arch);
+    std::fs::create_dir(&folder).unwrap();
+    let [source, object, library] = ["app.c", "app.o", "app.dylib"].map(|name| folder.join(name));
+    std::fs::write(&source, "int square(int n) { return n * n; }\n").unwrap();
+    let target = format!("--target={arch}-apple-macos11");
+    run(&clang, &[&target, "-g", "-O1", "-c", text(&source), "-o", text(&object)]);
+    let version = ["-platform_version", "macos", "11.0", "11.0"];
+    let files = ["-dylib", text(&object), "-o", text(&library)];
+    run(&linker, &[&["-arch", arch][..], &version, &files].concat());
+    run(&dsymutil, &[text(&library)]);
+    Some((library, folder.join("app.dylib.dSYM")))
+}
+
+#[test]
+fn a_dsym_for_another_processor_is_a_mismatch_with_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((intel, its_dsym)) = made_for(dir.path(), "x86_64") else { return };
+    let Some((arm, other_dsym)) = made_for(dir.path(), "arm64") else { return };
+    let found = report(&[intel.clone(), other_dsym.clone()]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::DsymName);
+    let id = |side: &symseal_builder::Side| side.debug_id.as_ref().unwrap().to_string();
+    assert_eq!(mismatch.expected, format!("{} for x86_64", id(&mismatch.binary)));
+    assert_eq!(mismatch.found, format!("{} for aarch64", id(&mismatch.debug_file)));
+    assert_ne!(id(&mismatch.binary), id(&mismatch.debug_file));
+    assert_eq!((found.binaries_without_debug_files.len(), found.debug_files_without_binaries.len()), (1, 1));
+    // Where the right one is there, or the other one's binary, nothing is wrong with it.
+    assert!(report(&[intel.clone(), its_dsym, arm.clone(), other_dsym.clone()]).is_complete());
+    assert!(report(&[intel, arm, other_dsym]).mismatches.is_empty());
+}
+
+#[test]
+fn a_pdb_of_another_build_is_a_mismatch_with_both_ids() {
+    let Some(fixtures) = fixtures() else { return };
+    let msvc = fixtures.join("npm-pypi-msvc");
+    let dir = tempfile::tempdir().unwrap();
+    let pdb = dir.path().join("attach_amd64.pdb");
+    std::fs::copy(msvc.join("attach_x86.pdb"), &pdb).unwrap();
+    let found = report(&[msvc.join("attach_amd64.dll"), pdb]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.named_by, NamedBy::CodeView);
+    assert_eq!(mismatch.expected, "446150EEE021480999C4BCE7828E1528-1");
+    assert_eq!(mismatch.found, "7C2DC359EBFE45DD858242E8FE7A4722-1");
+}
+
+#[test]
+fn both_ages_of_a_pdb_are_kept_and_the_dbi_age_pairs() {
+    let Some(fixtures) = fixtures() else { return };
+    let found = report(&[fixtures.join("samply/fixtures/win64-ci")]);
+    let module = found.modules.iter().find(|module| module.name == "softokn3.dll").unwrap();
+    let pdb = module.pdb.as_ref().unwrap();
+    assert_eq!((pdb.age, pdb.stream_age), (1, Some(2)));
+    assert_eq!(module.paired[0].paired_by, Some(PairedBy::GuidAge));
+}
