@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -57,17 +57,31 @@ static inline int is_same_file(const struct mapping *one, const struct mapping *
     return one->inode == other->inode && one->major == other->major && one->minor == other->minor && strcmp(one->path, other->path) == 0;
 }
 
+/* Whether a file is the one that is mapped, by what maps says of a page of it in this process: on overlayfs and btrfs stat has other numbers. */
+static inline int is_mapped_file(int file, const struct mapping *mapping) {
+    struct mapping own;
+    int is_same = 0;
+    void *page = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, file, 0);
+    FILE *maps = page == MAP_FAILED ? NULL : open_maps(getpid());
+    while (maps && next_mapping(maps, &own))
+        if (own.start <= (uint64_t)(uintptr_t)page && (uint64_t)(uintptr_t)page < own.end)
+            is_same = own.inode == mapping->inode && own.major == mapping->major && own.minor == mapping->minor;
+    if (maps)
+        fclose(maps);
+    if (page != MAP_FAILED)
+        munmap(page, 1);
+    return is_same;
+}
+
 /* Opens the file at path if it is the one that is mapped, or if the path cannot lead to another. */
 static inline int open_if_mapped(const char *path, const struct mapping *mapping, int is_exact) {
     struct stat found;
     if (stat(path, &found) != 0 || !S_ISREG(found.st_mode))
         return -1; /* before it is opened: a device may do something then */
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (file < 0 || fstat(file, &found) != 0 || !S_ISREG(found.st_mode) ||
-        (!is_exact && (found.st_ino != mapping->inode || found.st_dev != makedev(mapping->major, mapping->minor)))) {
-        if (file >= 0)
-            close(file);
-        return -1;
+    if (file >= 0 && (fstat(file, &found) != 0 || !S_ISREG(found.st_mode) || !(is_exact || is_mapped_file(file, mapping)))) {
+        close(file);
+        file = -1;
     }
     return file;
 }

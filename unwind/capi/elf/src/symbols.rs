@@ -205,12 +205,18 @@ impl<'a> Functions<'a> {
     }
 }
 
+/// The symbols by address; of those at one place the best last.
 fn sort<I: Iterator<Item = Function>>(symbols: impl Fn() -> I) -> Result<Vec<Function>, ElfError> {
     let mut sorted = Vec::new();
     sorted.try_reserve_exact(symbols().count()).map_err(|_| ElfError::OutOfMemory)?;
     sorted.extend(symbols());
-    sorted.sort_unstable_by_key(|function: &Function| (function.start, function.rank, function.name));
+    by_address(&mut sorted);
     Ok(sorted)
+}
+
+/// Not generic: sorting is much code.
+fn by_address(symbols: &mut [Function]) {
+    symbols.sort_unstable_by_key(|function| (function.start, function.rank, function.name));
 }
 
 /// Those that begin at or before the address.
