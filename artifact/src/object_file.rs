@@ -2,6 +2,7 @@
 
 use crate::elf::Elf;
 use crate::fields::Fields;
+use crate::go;
 use crate::headers::{Headers, ObjectHeaders};
 use crate::macho::Macho;
 use crate::pe::Pe;
@@ -378,6 +379,8 @@ impl<'d> ObjectFile<'d> {
 
     /// What an unwind table is compiled from. A section that cannot be decompressed is missing.
     pub fn unwind_inputs(&self) -> UnwindInputs<'d> {
-        UnwindInputs { loaded: self.headers().loaded(), ..self.headers().unwind_inputs() }
+        let inputs = self.headers().unwind_inputs();
+        let pclntab = inputs.pclntab.or_else(|| go::function_table(self.headers()));
+        UnwindInputs { loaded: self.headers().loaded(), pclntab, ..inputs }
     }
 }

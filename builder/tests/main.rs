@@ -8,6 +8,7 @@ mod containers;
 mod debugger_scripts;
 mod excluding;
 mod go_runtime;
+mod go_stripped;
 mod inputs;
 mod pairing;
 mod public_databases;

@@ -55,8 +55,11 @@ pub const MAX_STACK_COPY_BYTES: u64 = 8 << 20;
 pub struct Options {
     /// The most bytes to copy upwards from each stack pointer, at most [`MAX_STACK_COPY_BYTES`].
     pub stack_copy_bytes: u64,
-    /// How long to wait for the threads to stop. One that does not (it hangs in the kernel) is counted as lost.
+    /// How long to wait for the threads to stop. One that does not is counted as lost.
     pub stop_timeout: Duration,
+    /// How long to wait for threads that sleep in the kernel where nothing wakes them (`vfork`, a file system that hangs), while the others stand
+    /// still for them. One that goes on sleeping is counted as lost.
+    pub sleeping_timeout: Duration,
     /// Written to `trace.begin` as the program that made the trace.
     pub producer: String,
 }
@@ -66,6 +69,7 @@ impl Default for Options {
         Self {
             stack_copy_bytes: DEFAULT_STACK_COPY_BYTES,
             stop_timeout: Duration::from_secs(2),
+            sleeping_timeout: Duration::from_millis(50),
             producer: concat!("symseal ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }

@@ -52,7 +52,7 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
     let mut names: HashMap<u32, Vec<u8>> = tasks(pid)?.into_iter().map(|task| (task, thread_name(pid, task))).collect();
 
     let captured_at = SystemTime::now();
-    let stopped = StoppedThreads::stop_all(pid, options.stop_timeout)?;
+    let stopped = StoppedThreads::stop_all(pid, options)?;
     let mappings = proc_maps(pid)?;
     let (mut samples, unread) = sample_all(pid, &stopped, &mappings, options.stack_copy_bytes)?;
     if code_of(&mappings).ne(code_of(&mappings_before)) {

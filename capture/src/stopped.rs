@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use symseal_process::{ProcessError, tasks};
 
-use crate::CaptureError;
 use crate::ptrace::{self, Seen};
+use crate::{CaptureError, Options};
 
 /// Turns of giving way before sleeping: most threads stop within some microseconds.
 const YIELDS: u32 = 100;
@@ -26,6 +26,13 @@ pub(crate) struct StoppedThread {
     signal: libc::c_int,
 }
 
+/// Until when threads are waited for.
+struct Deadlines {
+    all: Instant,
+    /// Of those that sleep in the kernel where nothing wakes them.
+    sleeping: Instant,
+}
+
 /// The threads that stand still. They go on when this is dropped.
 #[derive(Debug)]
 pub(crate) struct StoppedThreads {
@@ -40,9 +47,10 @@ impl StoppedThreads {
     ///
     /// The calling thread becomes their tracer. One that hangs in the kernel stays traced until the calling
     /// thread ends: it cannot be let go before it stops.
-    pub(crate) fn stop_all(pid: u32, timeout: Duration) -> Result<Self, CaptureError> {
+    pub(crate) fn stop_all(pid: u32, options: &Options) -> Result<Self, CaptureError> {
         let mut stopped = Self { pid, threads: Vec::new(), lost: 0 };
-        let deadline = Instant::now() + timeout;
+        let began = Instant::now();
+        let deadlines = Deadlines { all: began + options.stop_timeout, sleeping: began + options.sleeping_timeout };
         let mut known = BTreeSet::new();
         loop {
             let new: Vec<u32> = tasks(pid)?.into_iter().filter(|task| known.insert(*task)).collect();
@@ -56,7 +64,7 @@ impl StoppedThreads {
                     pending.push(task);
                 }
             }
-            stopped.wait_for(pending, deadline)?;
+            stopped.wait_for(pending, &deadlines)?;
         }
     }
 
@@ -108,7 +116,7 @@ impl StoppedThreads {
         }
     }
 
-    fn wait_for(&mut self, mut pending: Vec<u32>, deadline: Instant) -> Result<(), CaptureError> {
+    fn wait_for(&mut self, mut pending: Vec<u32>, deadlines: &Deadlines) -> Result<(), CaptureError> {
         let mut turn = 0u32;
         while !pending.is_empty() {
             let mut still_pending = Vec::new();
@@ -121,15 +129,23 @@ impl StoppedThreads {
                     Seen::Gone => self.lost = self.lost.saturating_add(1),
                 }
             }
-            pending = still_pending;
-            if !pending.is_empty() && Instant::now() >= deadline {
-                self.lost = self.lost.saturating_add(pending.len() as u64);
-                return Ok(());
+            let now = Instant::now();
+            let waiting = still_pending.len();
+            if now >= deadlines.sleeping {
+                still_pending.retain(|task| now < deadlines.all && !self.sleeps_in_the_kernel(*task));
             }
+            self.lost = self.lost.saturating_add((waiting - still_pending.len()) as u64);
+            pending = still_pending;
             turn = turn.saturating_add(1);
             if turn < YIELDS { thread::yield_now() } else { thread::sleep(SLEEP) }
         }
         Ok(())
+    }
+
+    /// Whether the thread sleeps where only the kernel wakes it.
+    fn sleeps_in_the_kernel(&self, task: u32) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/task/{task}/status", self.pid)).unwrap_or_default();
+        status.lines().find_map(|line| line.strip_prefix("State:")).is_some_and(|state| state.trim().starts_with('D'))
     }
 
     fn failed_to_wait(&self, error: io::Error) -> CaptureError {

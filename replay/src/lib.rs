@@ -48,4 +48,4 @@ pub use report::{
 };
 pub use resolve::{ResolvedThread, resolve_trace};
 pub use tables::{BundleTables, MissingTable};
-pub use walk::{MAX_FRAMES, ThreadStack, unwind_trace};
+pub use walk::{ThreadStack, unwind_trace};

@@ -171,6 +171,11 @@ impl Snapshot {
         }
     }
 
+    /// How many words of stacks were copied.
+    pub(crate) fn copied_words(&self) -> usize {
+        self.segments.iter().map(|segment| segment.bytes.len() / size_of::<u64>()).sum()
+    }
+
     /// Runs `read` with the snapshot's stack memory.
     pub(crate) fn with_memory<T>(&self, read: impl FnOnce(Stacks<'_>) -> T) -> T {
         let regions: Vec<StackBytes<'_>> = self

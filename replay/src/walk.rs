@@ -7,8 +7,10 @@ use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Options, un
 use crate::scene::{Scene, SceneModule, Snapshot};
 use crate::tables::BundleTables;
 
-/// The most frames of one stack. A copy of 16 KiB holds at most 2,048 return addresses.
-pub const MAX_FRAMES: usize = 4096;
+/// The frames of a stack that there is room for at first: more than most have, even in recursion.
+const USUAL_FRAMES: usize = 4096;
+/// More words than the largest copy of a stack has: a bound for traces that say otherwise.
+const MOST_FRAMES: usize = 1 << 20;
 
 /// One thread's stack.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,10 +126,16 @@ impl<'t> EngineModules<'t> {
         cache: &mut Cache,
         options: Options,
     ) -> ThreadStack {
-        let mut frames = vec![Frame::EMPTY; MAX_FRAMES];
         let registers = snapshot.engine_registers();
-        let walk =
+        let mut frames = vec![Frame::EMPTY; USUAL_FRAMES];
+        let mut walk =
             snapshot.with_memory(|memory| unwind_with(modules, &registers, &memory, cache, &mut frames, options));
+        if walk.stop == StopReason::MaxFrames {
+            // As many as there are words in the copies, and those that are on no stack.
+            frames = vec![Frame::EMPTY; USUAL_FRAMES + snapshot.copied_words().min(MOST_FRAMES)];
+            walk =
+                snapshot.with_memory(|memory| unwind_with(modules, &registers, &memory, cache, &mut frames, options));
+        }
         frames.truncate(walk.frames);
         for frame in &mut frames {
             frame.module = frame.module.filter(|module| (*module as usize) < self.files);

@@ -4,6 +4,7 @@
 mod assembled_process;
 mod async_process;
 mod coroutine_process;
+mod deep_process;
 mod go_process;
 mod hostile_traces;
 mod real_process;

@@ -11,7 +11,7 @@ use symseal_unwind::{Cache, CodeBytes, Frame, Module, Modules, Registers, StackB
 
 /// What the emulator put where the outermost function returns to.
 const SENTINEL: u64 = 0x6f00_0000_0000;
-const DWARF_NAMES: [&str; 16] =
+const DWARF_NAMES_OF_X86_64: [&str; 16] =
     ["rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"];
 
 fn hex(value: &Value) -> u64 {
@@ -19,12 +19,34 @@ fn hex(value: &Value) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).expect("hex digits")
 }
 
+/// The registers of a case, whose general ones are named so, by their DWARF numbers.
+fn registers(case: &Value, names: &[String], fp: &str) -> Registers {
+    let (pc, named) = (hex(&case["pc"]), &case["regs"]);
+    let mut registers = Registers { pc, sp: hex(&named[sp_of(names)]), fp: hex(&named[fp]), ..Registers::default() };
+    for (general, name) in registers.general.iter_mut().zip(names) {
+        *general = Some(hex(&named[name.as_str()]));
+    }
+    registers
+}
+
+/// The stack pointer's name among those of the general registers, or beside them.
+fn sp_of(names: &[String]) -> &'static str {
+    if names.iter().any(|name| name == "rsp") { "rsp" } else { "sp" }
+}
+
 #[test]
 fn every_emulated_instruction_gives_the_return_addresses_of_its_calls() {
+    let names = DWARF_NAMES_OF_X86_64.map(str::to_owned);
+    check("emu/elf-x86_64", &names, "rbp");
+    let names: Vec<String> = (0..31).map(|number| format!("x{number}")).collect();
+    check("emu/elf-arm64", &names, "x29");
+}
+
+fn check(folder: &str, names: &[String], fp: &str) {
     let Some(fixtures) = std::env::var_os("SYMSEAL_FIXTURES") else {
         return println!("SKIP fixtures: SYMSEAL_FIXTURES is not set");
     };
-    let folder = Path::new(&fixtures).join("emu/elf-x86_64");
+    let folder = Path::new(&fixtures).join(folder);
     let binary = Binary::read(folder.join("fix")).expect("the program");
     let parts = binary.parts();
     let compiled = binary.compile();
@@ -47,13 +69,7 @@ fn every_emulated_instruction_gives_the_return_addresses_of_its_calls() {
     let cases = document["cases"].as_array().expect("a list");
     let mut wrong = Vec::new();
     for case in cases {
-        let named = &case["regs"];
-        let registers = Registers {
-            pc: hex(&case["pc"]),
-            sp: hex(&named["rsp"]),
-            fp: hex(&named["rbp"]),
-            general: std::array::from_fn(|at| DWARF_NAMES.get(at).map(|name| hex(&named[name]))),
-        };
+        let registers = registers(case, names, fp);
         let digits = case["stack_hex"].as_str().expect("a string");
         let stack: Vec<u8> = (0..digits.len() / 2)
             .map(|at| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).expect("hex digits"))

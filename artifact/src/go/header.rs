@@ -56,7 +56,8 @@ pub(crate) struct Table<'d> {
     functions: u64,
     /// Offsets of the parts from the header.
     pub(crate) offsets: Offsets,
-    all: &'d [u8],
+    /// From the header to the end of what is loaded there.
+    pub(crate) all: &'d [u8],
 }
 
 /// Offsets in bytes from the header.

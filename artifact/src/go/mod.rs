@@ -16,6 +16,7 @@ mod rows;
 use crate::code_ranges::Text;
 use crate::described::Described;
 use crate::headers::ObjectHeaders;
+use crate::unwind_inputs::SectionSlice;
 use crate::work::Work;
 use header::Table;
 use image::Image;
@@ -50,6 +51,12 @@ pub(crate) fn find<'d>(headers: &dyn ObjectHeaders<'d>, search: bool) -> Option<
         .find(|symbol| matches!(symbol.name, b"runtime.text" | b"_runtime.text"))
         .map(|symbol| symbol.svma);
     Some(GoTable { image, table, text_symbol, text_sections: headers.text_sections() })
+}
+
+/// The bytes of a Go program's function table, up to the end of what is loaded there. It is searched for where a build id of Go stands.
+pub(crate) fn function_table<'d>(headers: &dyn ObjectHeaders<'d>) -> Option<SectionSlice<'d>> {
+    let table = find(headers, headers.go_build_id().is_some())?.table;
+    Some(SectionSlice { svma: table.svma, bytes: table.all.into() })
 }
 
 impl<'d> GoTable<'d> {

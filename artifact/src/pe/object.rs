@@ -149,7 +149,10 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         UnwindInputs {
             text,
             eh_frame: slice(b".eh_frame"),
-            debug_frame: slice(b".debug_frame"),
+            debug_frame: debug_section(self, "frame").and_then(|section| {
+                let svma = section.range(self.image_base).start;
+                Some(SectionSlice { svma, bytes: contents(section).ok()? })
+            }),
             // By the header: the section may be joined with others. Where a part of the code is another processor's, it does not speak for all.
             pdata: self.exceptions.filter(|_| !hybrid::is_hybrid(self)).and_then(|directory| {
                 let svma = self.image_base.checked_add(u64::from(directory.rva))?;

@@ -57,6 +57,22 @@ fn threads_that_come_and_go_do_not_disturb() {
     assert_eq!(child.finish(), "end");
 }
 
+/// The kernel lets nobody stop it, and the others stand still as long as it is waited for.
+#[test]
+fn a_thread_that_sleeps_in_the_kernel_is_not_waited_for_long() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, _) = Running::start("sleeping-in-the-kernel");
+    let trace = child.capture();
+    assert_eq!(trace.end.lost, 1, "the thread that waits for its child");
+    assert!(trace.samples.len() >= 2, "{} threads", trace.samples.len());
+    let longest: u64 = child.finish().parse().unwrap();
+    println!("the longest that another thread stood still: {longest} ms");
+    // Two seconds, if it were waited for like the others; a busy machine may keep any thread from running for a while.
+    assert!((50..1500).contains(&longest), "{longest} ms");
+}
+
 #[test]
 fn no_signal_is_lost() {
     if !ptrace_allowed() {

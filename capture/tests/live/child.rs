@@ -4,7 +4,7 @@ use std::arch::asm;
 use std::io::{Write, stdin, stdout};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{mem, ptr, thread};
 
 use crate::spawn::PREFIX;
@@ -25,6 +25,7 @@ pub(crate) fn run(mode: &str) {
         "alternate-stack" => alternate_stack(),
         "spawning" => spawning(),
         "traced" => traced(),
+        "sleeping-in-the-kernel" => sleeping_in_the_kernel(),
         other => panic!("no mode {other}"),
     }
 }
@@ -205,4 +206,36 @@ fn traced() {
     say(&unsafe { libc::gettid() }.to_string());
     until_told();
     say("end");
+}
+
+/// A thread that waits in the kernel for a child to end (`vfork`), and one that tells for how long it stood still.
+#[allow(unsafe_code)]
+fn sleeping_in_the_kernel() {
+    thread::spawn(|| {
+        // SAFETY: without CLONE_VM the child has memory of its own; it calls nothing but the kernel.
+        unsafe {
+            if libc::syscall(libc::SYS_clone, libc::CLONE_VFORK | libc::SIGCHLD, 0, 0, 0, 0) == 0 {
+                let time = libc::timespec { tv_sec: 20, tv_nsec: 0 };
+                libc::nanosleep(&time, ptr::null_mut());
+                libc::_exit(0);
+            }
+        }
+    });
+    let stop = Arc::new(AtomicBool::new(false));
+    let beat = {
+        let stop = Arc::clone(&stop);
+        thread::spawn(move || {
+            let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+            while !stop.load(Ordering::Relaxed) {
+                let now = Instant::now();
+                longest = longest.max(now - last);
+                last = now;
+            }
+            longest
+        })
+    };
+    thread::sleep(Duration::from_millis(200));
+    until_told();
+    stop.store(true, Ordering::Relaxed);
+    say(&beat.join().unwrap().as_millis().to_string());
 }

@@ -49,7 +49,9 @@ impl Stage {
         let said: Vec<String> = lines.take_while(|line| line != "ready").collect();
         // The main thread has yet to go to its own place.
         std::thread::sleep(std::time::Duration::from_millis(50));
-        let trace = match symseal_capture::capture(child.id(), &symseal_capture::Options::default()) {
+        let stack_copy_bytes = symseal_capture::MAX_STACK_COPY_BYTES;
+        let options = symseal_capture::Options { stack_copy_bytes, ..symseal_capture::Options::default() };
+        let trace = match symseal_capture::capture(child.id(), &options) {
             Ok(trace) => trace,
             Err(error) => {
                 let _ = child.kill();

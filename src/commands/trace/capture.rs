@@ -20,7 +20,8 @@ use crate::output_file::OutputFile;
   trace-capture --pid 1234 --output trace.jsonl
   trace-capture --pid $(pidof app) --output trace.jsonl.zst
 
-The process is stopped for a fraction of a millisecond a thread (several where they or others keep the processors busy) and goes on unharmed. The trace holds stack bytes, and so whatever
+The process is stopped for a fraction of a millisecond a thread (several where they or others keep the processors busy; 50 ms where one sleeps in the kernel and
+cannot be stopped, which is lost then) and goes on. As with any debugger, a few calls in which it waits return early with EINTR (epoll_wait, semtimedop, sigtimedwait, recv with a timeout). The trace holds stack bytes, and so whatever
 secrets lie on the stack; of threads of Go programs also the stack of the goroutine that they work for. A name that ends in .gz or .zst is compressed; without --output the trace goes to standard output.")]
 pub struct Args {
     /// The process.
@@ -67,7 +68,9 @@ pub fn run(args: &Args) -> Result<Answer> {
         let name = visible(&sample.thread_name);
         eprintln!("thread {} {name}: stopped {stopped}, {bytes} bytes of stack", sample.thread);
     }
-    eprintln!("{} threads, {} modules, {} lost", trace.samples.len(), trace.modules.len(), trace.end.lost);
+    let why =
+        if trace.end.lost > 0 { " (ended meanwhile, or sleeping in the kernel where nothing stops them)" } else { "" };
+    eprintln!("{} threads, {} modules, {} lost{why}", trace.samples.len(), trace.modules.len(), trace.end.lost);
     Ok(Answer::Yes)
 }
 

@@ -21,6 +21,7 @@ mod programs;
 mod rules;
 mod signs;
 mod startup;
+mod synchronous;
 mod tasks;
 mod terms;
 mod trampoline;
@@ -140,6 +141,17 @@ impl<'a> Input<'a> {
             producer: "",
             bases: Bases::default(),
         }
+    }
+}
+
+impl<'a> Input<'a> {
+    /// What the file has of a function: fewer bytes than the range where its section ends before.
+    fn code_of(&self, range: &Range<u64>) -> Option<&'a [u8]> {
+        self.code.iter().find_map(|(start, bytes)| {
+            let from = usize::try_from(range.start.checked_sub(*start)?).ok()?;
+            let length = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
+            bytes.get(from..).map(|bytes| bytes.get(..length).unwrap_or(bytes)).filter(|bytes| !bytes.is_empty())
+        })
     }
 }
 
@@ -371,6 +383,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let _ = compiler.pieces.try_reserve(expected_rows(bytes));
         compiler.entries(fdes, reader, evaluator);
     }
+    synchronous::complete(input, &mut compiler);
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }

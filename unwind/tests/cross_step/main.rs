@@ -34,7 +34,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gdb::Emulated;
-use platform::{AARCH64, ARM, I686, MIPS, MIPSEL, Platform, RISCV64};
+use platform::{AARCH64, AARCH64_CLANG, ARM, I686, MIPS, MIPS_CLANG, MIPSEL, Platform, RISCV64, RISCV64_CLANG};
 use program::Program;
 use run::Run;
 use score::Score;
@@ -74,7 +74,7 @@ fn check_with(
     let (steps, certifies) = (asked.unwrap_or(STEPS), asked.is_some());
     let directory = tempfile::tempdir().expect("a directory");
     let Some(program) = platform.compile(source, options, !certifies, directory.path()) else {
-        elf::skip(&platform.toolchain.compiler(), "not found");
+        elf::skip(&platform.compiler(), "not found");
         return None;
     };
     let began = Instant::now();
@@ -181,6 +181,14 @@ fn t11_every_instruction_in_the_vdso_of_i686_gives_the_whole_stack() {
 #[test]
 fn every_instruction_of_riscv64_programs_gives_the_whole_stack() {
     check(&RISCV64);
+}
+
+/// Its call frame information says how frames are made, and no word of how they are taken down.
+#[test]
+fn t5_every_instruction_of_programs_of_clang_gives_the_whole_stack() {
+    for platform in [&AARCH64_CLANG, &RISCV64_CLANG, &MIPS_CLANG] {
+        check(platform);
+    }
 }
 
 #[test]

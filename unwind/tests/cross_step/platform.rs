@@ -8,6 +8,8 @@ use crate::toolchains::{self, Toolchain};
 /// A processor under its emulator, and its programs.
 pub(crate) struct Platform {
     pub(crate) toolchain: Toolchain,
+    /// Compiles the programs, and the toolchain's compiler links them; without one that does both.
+    pub(crate) clang: Option<&'static str>,
     pub(crate) emulator_options: &'static [&'static str],
     /// Kinds of program: a name, and the options to the compiler.
     pub(crate) programs: &'static [(&'static str, &'static [&'static str])],
@@ -27,17 +29,27 @@ impl Platform {
     pub(crate) fn compile(&self, source: &str, options: &[&str], is_small: bool, directory: &Path) -> Option<PathBuf> {
         let program = directory.join("program");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-        let compiler = self.toolchain.compiler();
-        let status = Command::new(&compiler)
-            .args(is_small.then_some("-DSMALL"))
-            .args(["-static", "-g0", "-w", "-o"])
-            .arg(&program)
-            .args(options)
-            .arg(&source)
-            .status()
-            .ok()?;
-        assert!(status.success(), "{compiler} compiles {}", source.display());
+        let linker = self.toolchain.compiler();
+        let defined = is_small.then_some("-DSMALL");
+        let mut input = source.clone();
+        if let Some(clang) = self.clang {
+            input = directory.join("program.o");
+            let mut compile = Command::new(clang);
+            compile.args(self.toolchain.clang_options()).args(defined).args(["-g0", "-w", "-c", "-o"]);
+            let status = compile.arg(&input).args(options).arg(&source).status().ok()?;
+            assert!(status.success(), "{clang} compiles {}", source.display());
+        }
+        let own_options = if self.clang.is_some() { &[] } else { options };
+        let mut link = Command::new(&linker);
+        link.args(defined).args(["-static", "-g0", "-w", "-o"]).arg(&program).args(own_options).arg(&input);
+        let status = link.status().ok()?;
+        assert!(status.success(), "{linker} makes a program of {}", source.display());
         Some(program)
+    }
+
+    /// What makes the programs.
+    pub(crate) fn compiler(&self) -> String {
+        self.clang.map_or_else(|| self.toolchain.compiler(), str::to_owned)
     }
 
     /// The place that begins the name of `innermost`, and why no unwinder can know the stack there.
@@ -53,6 +65,7 @@ const UNDESCRIBED: &str = "no CFI, and called through a pointer";
 
 pub(crate) const AARCH64: Platform = Platform {
     toolchain: toolchains::AARCH64,
+    clang: None,
     // With pointer authentication.
     emulator_options: &["-cpu", "max"],
     programs: &[
@@ -84,6 +97,7 @@ const MIPS_PROGRAMS: &[(&str, &[&str])] = &[
 
 pub(crate) const MIPS: Platform = Platform {
     toolchain: toolchains::MIPS,
+    clang: None,
     emulator_options: &[],
     programs: MIPS_PROGRAMS,
     syscall: 2,
@@ -96,6 +110,7 @@ pub(crate) const MIPSEL: Platform = Platform { toolchain: toolchains::MIPSEL, ..
 
 pub(crate) const I686: Platform = Platform {
     toolchain: toolchains::I686,
+    clang: None,
     emulator_options: &[],
     programs: &[("-O0", &["-O0"]), ("-O2", &["-O2"])],
     syscall: 0,
@@ -114,6 +129,7 @@ pub(crate) const I686: Platform = Platform {
 
 pub(crate) const RISCV64: Platform = Platform {
     toolchain: toolchains::RISCV64,
+    clang: None,
     emulator_options: &[],
     programs: &[("-O0", &["-O0"]), ("-O2", &["-O2"])],
     syscall: 17,
@@ -122,8 +138,18 @@ pub(crate) const RISCV64: Platform = Platform {
     least: 998,
 };
 
+/// Without a word it writes synchronous tables, which say nothing of how frames are taken down.
+const CLANG_PROGRAMS: &[(&str, &[&str])] = &[("clang -O0", &["-O0"]), ("clang -O2", &["-O2"])];
+
+pub(crate) const AARCH64_CLANG: Platform = Platform { clang: Some("clang"), programs: CLANG_PROGRAMS, ..AARCH64 };
+
+pub(crate) const RISCV64_CLANG: Platform = Platform { clang: Some("clang-19"), programs: CLANG_PROGRAMS, ..RISCV64 };
+
+pub(crate) const MIPS_CLANG: Platform = Platform { clang: Some("clang"), programs: CLANG_PROGRAMS, ..MIPS };
+
 pub(crate) const ARM: Platform = Platform {
     toolchain: toolchains::ARM,
+    clang: None,
     emulator_options: &[],
     programs: &[
         ("-O0 -mthumb", &["-O0", "-mthumb", "-funwind-tables"]),

@@ -21,6 +21,11 @@ impl Toolchain {
         format!("{}-gcc", self.triple)
     }
 
+    /// What clang makes programs for this processor with: the C library's headers are gcc's.
+    pub(crate) fn clang_options(&self) -> [String; 3] {
+        [format!("--target={}", self.triple), "-isystem".to_owned(), format!("/usr/{}/include", self.triple)]
+    }
+
     /// One of the libraries, as `libc.so.6`.
     pub(crate) fn library(&self, name: &str) -> PathBuf {
         PathBuf::from(format!("/usr/{}/lib/{name}", self.triple))

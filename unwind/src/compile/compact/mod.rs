@@ -12,10 +12,11 @@ use core::ops::Range;
 
 use super::follow::{self, Function};
 use super::layout::Layout;
-use super::pieces::{Origin, Piece};
+use super::pieces::Origin;
+use super::synchronous::{FunctionRules, rules_of};
 use super::{Compiler, Input, Report};
-use crate::arch::{Arch, Machine};
-use crate::rule::{Rule, RuleSource, Slots};
+use crate::arch::Arch;
+use crate::rule::RuleSource;
 use crate::source::SourceKind;
 
 /// No information: the linker joins all functions of this kind that follow each other.
@@ -30,8 +31,6 @@ struct Described {
     has_frame_pointer: bool,
 }
 
-type Rules = Vec<(u64, (Rule, Slots))>;
-
 /// Adds the rules of the functions that compact unwind information describes and nothing else has spoken for yet.
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some((_, section)) = input.unwind_info else { return };
@@ -41,9 +40,6 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     starts.dedup();
     let (entries, damaged) = pages::entries(section);
     compiler.report.damaged_entries += damaged;
-    compiler.pieces.sort_by_key(Piece::start);
-    // What other sources gave, sorted.
-    let known = compiler.pieces.len();
     let mut done = 0;
     let mut next = entries.iter().skip(1);
     for entry in &entries {
@@ -69,17 +65,15 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         let inner = starts.get(first..starts.partition_point(|start| *start < range.end)).unwrap_or_default();
         let ends = inner.iter().copied().chain([range.end]);
         for (start, end) in core::iter::once(range.start).chain(inner.iter().copied()).zip(ends) {
-            part(input, entry.encoding, start..end, known, compiler);
+            part(input, entry.encoding, start..end, compiler);
         }
     }
-    compiler.pieces.retain(|piece| !piece.range().is_empty());
 }
 
 /// Adds the rules of one of the functions that an entry speaks for.
-fn part(input: &Input<'_>, encoding: u32, range: Range<u64>, known: usize, compiler: &mut Compiler<'_>) {
+fn part(input: &Input<'_>, encoding: u32, range: Range<u64>, compiler: &mut Compiler<'_>) {
     // A DWARF entry has spoken for it, but for what lies between it and the next.
     if !compiler.claims.is_free(range.start) {
-        complete(input, &range, known, compiler);
         return;
     }
     let claimed = compiler.claims.claim(range.clone());
@@ -93,9 +87,14 @@ fn part(input: &Input<'_>, encoding: u32, range: Range<u64>, known: usize, compi
 }
 
 /// The rules of one function; else why there are none.
-fn function(input: &Input<'_>, encoding: u32, range: &Range<u64>, report: &mut Report) -> Result<Rules, &'static str> {
+fn function(
+    input: &Input<'_>,
+    encoding: u32,
+    range: &Range<u64>,
+    report: &mut Report,
+) -> Result<FunctionRules, &'static str> {
     let machine = input.arch.machine();
-    let code = code(input, range).ok_or("compact unwind information: code that is not in the file")?;
+    let code = input.code_of(range).ok_or("compact unwind information: code that is not in the file")?;
     let described = match input.arch {
         Arch::X86_64 => x86_64::describe(encoding, code)?,
         Arch::Aarch64 => {
@@ -117,64 +116,4 @@ fn function(input: &Input<'_>, encoding: u32, range: &Range<u64>, report: &mut R
         }
     };
     Ok(rules_of(steps, range.start, body, RuleSource::CompactUnwind, machine))
-}
-
-/// What the file has of a function.
-fn code<'i>(input: &Input<'i>, range: &Range<u64>) -> Option<&'i [u8]> {
-    input.code.iter().find_map(|(start, bytes)| {
-        let from = usize::try_from(range.start.checked_sub(*start)?).ok()?;
-        let length = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
-        bytes.get(from..).map(|bytes| bytes.get(..length).unwrap_or(bytes)).filter(|bytes| !bytes.is_empty())
-    })
-}
-
-/// The rules of a function that was followed. What is as in the `body` is known from where that is said.
-fn rules_of(
-    steps: Vec<(u64, Option<Layout>)>,
-    start: u64,
-    body: (Rule, Slots),
-    source: RuleSource,
-    machine: &'static Machine,
-) -> Rules {
-    let mut rules: Rules = Vec::from([(start, body)]);
-    for (address, layout) in steps {
-        let elsewhere = layout.filter(|layout| layout.rule(machine, source) != Some(body));
-        let rule = elsewhere.and_then(|layout| layout.rule(machine, RuleSource::Instructions)).unwrap_or(body);
-        match rules.last_mut() {
-            Some((_, last)) if *last == rule => {}
-            Some((start, last)) if *start == address => *last = rule,
-            _ => rules.push((address, rule)),
-        }
-    }
-    rules
-}
-
-/// Completes the rules of a DWARF entry that describes how the frame is made and never how it is taken down: its last rule holds to the end of
-/// the function. The first `known` pieces are sorted.
-fn complete(input: &Input<'_>, range: &Range<u64>, known: usize, compiler: &mut Compiler<'_>) {
-    let machine = input.arch.machine();
-    let pieces = compiler.pieces.get_mut(..known).unwrap_or_default();
-    let from = pieces.partition_point(|piece| piece.start() < range.start);
-    let to = pieces.partition_point(|piece| piece.start() < range.end);
-    let Some(pieces) = pieces.get_mut(from..to) else { return };
-    let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return };
-    let (origin, number) = (last.origin, last.rule);
-    let body = compiler.rules.of(number);
-    let described = first.start()..last.end();
-    let is_one = origin.kind() == Some(SourceKind::EhFrame)
-        && described.start == range.start
-        && pieces.iter().all(|piece| piece.origin == origin)
-        && pieces.array_windows::<2>().all(|[one, next]| one.end() == next.start());
-    // Where the frame is taken down too, an earlier rule holds again, and that of the first instruction at the latest.
-    let comes_back = pieces.iter().rev().skip(1).any(|piece| piece.rule == number);
-    let layout = Layout::of(body.0, body.1, machine).filter(|layout| *layout != Layout::entry(machine));
-    let Some(layout) = layout.filter(|_| is_one && !comes_back) else { return };
-    let Some(code) = code(input, &described) else { return };
-    let followed = Function { arch: input.arch, start: described.start, code, body: &layout };
-    let Ok(steps) = follow::follow(&followed, layout.base == machine.fp) else { return };
-    for piece in pieces {
-        piece.end_at(piece.start());
-    }
-    let rules = rules_of(steps, described.start, body, RuleSource::EhFrame, machine);
-    compiler.add(core::slice::from_ref(&described), &rules, origin);
 }

@@ -81,7 +81,7 @@ pub(in super::super) struct Followed {
     /// Where it calls to.
     pub(super) callees: BTreeSet<u64>,
     /// How often two paths led to one instruction with frames that contradict each other.
-    pub(super) conflicts: usize,
+    pub(in super::super) conflicts: usize,
     /// Instructions and entries of tables that were looked at, those that were met again included.
     pub(super) turns: u64,
     /// They were too many, and not all paths were followed: what was found is not what holds.

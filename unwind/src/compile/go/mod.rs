@@ -5,10 +5,11 @@
 //! With *d* bytes moved:
 //!
 //! * amd64: CFA = rsp + *d* + 8; return address = [CFA − 8];
+//! * 386: CFA = esp + *d* + 4; return address = [CFA − 4];
 //! * arm64: CFA = sp + *d*; return address = [sp] where *d* > 0, else lr.
 //!
 //! Go's functions keep no registers for their callers but the frame pointer, and that of the goroutine, which is the same in all of one stack. On amd64 the frame pointer is at CFA − 16 if the function began by pushing it;
-//! else, while the stack pointer has moved, it is not told.
+//! else, while the stack pointer has moved, it is not told; nor is it on 386.
 //!
 //! The register of the goroutine is not told where it is not the goroutine's: on amd64 before Go 1.17, and in functions that C enters
 //! by, whose callers have in it what they like. Assembler code of ABI0 on amd64, as in `crypto`, may use it for other things before
@@ -56,8 +57,9 @@ pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
     if has_table(input) { place::open(input) } else { None }
 }
 
+/// Whether there is one, of a processor of which it is read.
 fn has_table(input: &Input<'_>) -> bool {
-    input.pclntab.is_some() && matches!(input.arch, Arch::X86_64 | Arch::Aarch64)
+    input.pclntab.is_some() && matches!(input.arch, Arch::X86_64 | Arch::I686 | Arch::Aarch64)
 }
 
 /// Adds the rules of the functions of which `.debug_frame` says what it cannot know, or too little. Nothing is looked for in place of what those that
@@ -80,7 +82,10 @@ pub(super) fn rules_before_debug_frame(table: &Table<'_>, compiler: &mut Compile
 
 /// Adds the rules of the functions that the table describes and nothing else has spoken for.
 pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut Compiler<'_>) {
-    let Some((_, bytes)) = input.pclntab.filter(|_| has_table(input)) else { return };
+    let Some((_, bytes)) = input.pclntab else { return };
+    if !has_table(input) {
+        return compiler.report.count_unfollowed(None, "Go's table of functions: not read for this processor");
+    }
     let Some(table) = table else {
         const UNREADABLE: &str = "Go's table of functions: of an unknown version, damaged, or of other code";
         return compiler.report.count_unfollowed(None, UNREADABLE);
@@ -129,6 +134,7 @@ fn frames(
     let mut rules = Vec::new();
     let mut end = function.start;
     let mut pushes_frame_pointer = None;
+    let is_amd64 = input.arch == Arch::X86_64;
     for step in table.distances(function) {
         let (Range { start, end: next }, moved) = step?;
         end = next;
@@ -137,7 +143,8 @@ fn frames(
         if moved != 0 {
             // With the prefix it is another register.
             let is_plain = |address: u64| byte_before(input, address.saturating_sub(1)) != Some(EXTENDED);
-            let pushed = || moved == 8 && byte_before(input, start) == Some(PUSH_FRAME_POINTER) && is_plain(start);
+            let pushed =
+                || is_amd64 && moved == 8 && byte_before(input, start) == Some(PUSH_FRAME_POINTER) && is_plain(start);
             pushes_frame_pointer.get_or_insert_with(pushed);
         }
         let rule = rule(input.arch, moved, pushes_frame_pointer == Some(true), keeps_goroutine)?;

@@ -22,7 +22,8 @@ const LEAST_SAMPLES: usize = 4;
 /// The table of `input`, with its functions where they are; `None` if that is not known.
 pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
     let (_, bytes) = input.pclntab?;
-    let table = Table::open(bytes, input.arch, input.bases.text)?;
+    let is_code = |svma| svma != 0 && (input.text.is_empty() || input.text.iter().any(|range| range.contains(&svma)));
+    let table = Table::open(bytes, input.arch, input.bases.text, is_code)?;
     if table.is_placed() || input.code.is_empty() {
         return Some(table);
     }
@@ -52,6 +53,7 @@ pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
 fn samples(table: &Table<'_>, arch: Arch) -> Vec<u64> {
     let is_usual = |moved: i64| match arch {
         Arch::X86_64 => moved == 8,
+        Arch::I686 => (4..=124).contains(&moved),
         // Larger frames take more instructions.
         _ => (16..=240).contains(&moved),
     };
@@ -64,10 +66,12 @@ fn samples(table: &Table<'_>, arch: Arch) -> Vec<u64> {
     made.take(MOST_SAMPLES).collect()
 }
 
-/// Whether `code` ends with an instruction that pushes the frame pointer, or on arm64 the link register: `str x30, [sp, #-n]!`.
+/// Whether `code` ends with an instruction that pushes the frame pointer, on 386 with `sub $n, %esp`, or on arm64 with one that pushes the link register:
+/// `str x30, [sp, #-n]!`.
 fn moves_stack_pointer(arch: Arch, code: &[u8]) -> bool {
     match arch {
         Arch::X86_64 => code.last() == Some(&PUSH_FRAME_POINTER),
+        Arch::I686 => matches!(code.last_chunk(), Some([0x83, 0xec, _])),
         _ => code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffe0_0fff == 0xf800_0ffe),
     }
 }

@@ -8,7 +8,6 @@ use crate::arch::Arch;
 pub(super) const MAGIC_116: u32 = 0xffff_fffa;
 const MAGIC_118: u32 = 0xffff_fff0;
 pub(super) const MAGIC_120: u32 = 0xffff_fff1;
-const WORD: usize = 8;
 /// The names that are looked for are shorter.
 pub(super) const LONGEST_NAME: usize = 64;
 /// Offsets in a function's record, counted from where its entry ends.
@@ -25,6 +24,8 @@ pub(in super::super) struct Table<'t> {
     magic: u32,
     /// Bytes of the smallest instruction, which distances of addresses are counted in.
     quantum: u64,
+    /// Bytes of an address.
+    word: usize,
     functions: usize,
     /// What entries are counted from.
     text: u64,
@@ -55,33 +56,48 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?))
+/// The number of 4 or 8 bytes.
+fn word_at(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
+    match size {
+        8 => Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?)),
+        _ => u32_at(bytes, at).map(u64::from),
+    }
+}
+
+/// Bytes of the smallest instruction, and of an address.
+fn units(arch: Arch) -> (u8, usize) {
+    match arch {
+        Arch::I686 => (1, 4),
+        Arch::X86_64 => (1, 8),
+        _ => (4, 8),
+    }
 }
 
 impl<'t> Table<'t> {
-    /// Reads the header. `text` is where code may begin, for tables that leave it to the loader to say so.
-    pub(super) fn open(bytes: &'t [u8], arch: Arch, text: Option<u64>) -> Option<Self> {
+    /// Reads the header. `text` is where code may begin, for tables that leave it to the loader to say so, or have no place of code (`is_code`): in
+    /// files for macOS the word may be a fixup of the loader's.
+    pub(super) fn open(bytes: &'t [u8], arch: Arch, text: Option<u64>, is_code: impl Fn(u64) -> bool) -> Option<Self> {
         let magic = u32_at(bytes, 0)?;
-        let (quantum, word) = (*bytes.get(6)?, *bytes.get(7)?);
-        let expected = if arch == Arch::X86_64 { 1 } else { 4 };
-        if !matches!(magic, MAGIC_116 | MAGIC_118 | MAGIC_120) || quantum != expected || usize::from(word) != WORD {
+        let (quantum, word) = (*bytes.get(6)?, usize::from(*bytes.get(7)?));
+        if !matches!(magic, MAGIC_116 | MAGIC_118 | MAGIC_120) || (quantum, word) != units(arch) {
             return None;
         }
-        let field = |number: usize| u64_at(bytes, 8 + number * WORD);
+        let field = |number: usize| word_at(bytes, 8 + number * word, word);
         let offset = |number: usize| usize::try_from(field(number)?).ok().filter(|at| *at < bytes.len());
         // Behind the numbers of functions and files: where code begins, then names, units, files, tables of distances, index.
         let counts_from_text = magic != MAGIC_116;
         let first = if counts_from_text { 3 } else { 2 };
-        let stated = if counts_from_text { field(2)? } else { 0 };
-        let text = if counts_from_text && stated == 0 { text? } else { stated };
+        let stated = Some(field(2)?).filter(|stated| counts_from_text && is_code(*stated));
+        let is_placed = stated.is_some() || !counts_from_text;
+        let text = if is_placed { stated.unwrap_or(0) } else { text? };
         Some(Self {
             bytes,
             magic,
             quantum: u64::from(quantum),
+            word,
             functions: usize::try_from(field(0)?).ok()?,
             text,
-            is_placed: stated != 0 || !counts_from_text,
+            is_placed,
             names: offset(first)?,
             pc_tables: offset(first + 3)?,
             index: offset(first + 4)?,
@@ -106,11 +122,11 @@ impl<'t> Table<'t> {
 
     /// Bytes of a number in the index, and of the entry in a record.
     fn entry_bytes(&self) -> usize {
-        if self.magic == MAGIC_116 { WORD } else { 4 }
+        if self.magic == MAGIC_116 { self.word } else { 4 }
     }
 
     fn number(&self, at: usize) -> Option<u64> {
-        if self.magic == MAGIC_116 { u64_at(self.bytes, at) } else { u32_at(self.bytes, at).map(u64::from) }
+        word_at(self.bytes, at, self.entry_bytes())
     }
 
     /// A place in the index: the address of a function, and behind it where its record is, or for the last one where code ends.
@@ -207,9 +223,9 @@ pub(super) mod tests {
     pub(in super::super) fn named(magic: u32, name: &str, flags: u8, arch: Arch) -> Vec<u8> {
         let counts_from_text = magic != MAGIC_116;
         let mut bytes = Vec::from(magic.to_le_bytes());
-        let quantum = if arch == Arch::X86_64 { 1 } else { 4 };
-        bytes.extend([0, 0, quantum, 8]);
-        let header = 8 + 8 * if counts_from_text { 8 } else { 7 };
+        let (quantum, word) = units(arch);
+        bytes.extend([0, 0, quantum, word as u8]);
+        let header = 8 + word * if counts_from_text { 8 } else { 7 };
         // Tables of distances: one byte that stands for none, then 0 for 4 bytes, 24 for 8, 0 for 4, end.
         let distances = [0, 2, 4 / quantum, 48, 8 / quantum, 47, 4 / quantum, 0];
         let index = header + distances.len() + name.len() + 1;
@@ -218,14 +234,12 @@ pub(super) mod tests {
             fields.push(0x1000);
         }
         fields.extend([(header + distances.len()) as u64, 0, 0, header as u64, index as u64]);
-        bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
+        bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes().into_iter().take(word)));
         bytes.extend(distances);
         bytes.extend(name.bytes().chain([0]));
-        let entry = |value: u64| {
-            if counts_from_text { (value as u32).to_le_bytes().to_vec() } else { value.to_le_bytes().to_vec() }
-        };
         let base = if counts_from_text { 0 } else { 0x1000 };
-        let size = if counts_from_text { 4 } else { 8 };
+        let size = if counts_from_text { 4 } else { word };
+        let entry = |value: u64| value.to_le_bytes().into_iter().take(size);
         let records = 5 * size as u64;
         for value in [base, records, base + 0x10, records, base + 0x20] {
             bytes.extend(entry(value));
@@ -243,9 +257,10 @@ pub(super) mod tests {
 
     #[test]
     fn all_layouts_are_read() {
-        for magic in [MAGIC_116, MAGIC_118, MAGIC_120] {
-            let bytes = named(magic, "main.main", TOP, Arch::X86_64);
-            let table = Table::open(&bytes, Arch::X86_64, None).expect("a header");
+        let magics = [MAGIC_116, MAGIC_118, MAGIC_120];
+        for (magic, arch) in magics.into_iter().flat_map(|magic| [(magic, Arch::X86_64), (magic, Arch::I686)]) {
+            let bytes = named(magic, "main.main", TOP, arch);
+            let table = Table::open(&bytes, arch, None, |svma| svma != 0).expect("a header");
             let functions: Vec<Function> = table.functions().collect();
             let found: Vec<_> =
                 functions.iter().map(|function| (function.start, function.end, function.flags)).collect();
@@ -258,13 +273,27 @@ pub(super) mod tests {
                 "{magic:x}"
             );
             for cut in 0..bytes.len() {
-                let Some(table) = Table::open(&bytes[..cut], Arch::X86_64, None) else { continue };
+                let Some(table) = Table::open(&bytes[..cut], arch, None, |svma| svma != 0) else { continue };
                 assert!(
                     table.functions().flat_map(|function| table.distances(&function).collect::<Vec<_>>()).count() < 8
                 );
             }
         }
-        assert!(Table::open(&named(0xffff_fffb, "", TOP, Arch::X86_64), Arch::X86_64, None).is_none());
-        assert!(Table::open(&named(MAGIC_120, "", TOP, Arch::X86_64), Arch::Aarch64, None).is_none());
+        let opens = |bytes: &[u8], arch| Table::open(bytes, arch, None, |svma| svma != 0).is_some();
+        assert!(!opens(&named(0xffff_fffb, "", TOP, Arch::X86_64), Arch::X86_64));
+        assert!(!opens(&named(MAGIC_120, "", TOP, Arch::X86_64), Arch::Aarch64));
+        assert!(!opens(&named(MAGIC_120, "", TOP, Arch::X86_64), Arch::I686));
+    }
+
+    #[test]
+    fn a_word_that_is_no_place_of_code_leaves_it_to_the_program_where_code_begins() {
+        let bytes = named(MAGIC_120, "main.main", TOP, Arch::Aarch64);
+        let starts = |text, is_code: fn(u64) -> bool| {
+            let table = Table::open(&bytes, Arch::Aarch64, text, is_code)?;
+            Some((table.is_placed(), table.functions().next()?.start))
+        };
+        assert_eq!(starts(Some(0x4000), |_| true), Some((true, 0x1000)));
+        assert_eq!(starts(Some(0x4000), |_| false), Some((false, 0x4000)));
+        assert_eq!(starts(None, |_| false), None);
     }
 }

@@ -1,0 +1,93 @@
+//! Stripped Go programs of every system: the unwind table is made of Go's own table of functions, wherever it stands. The oracle is the call frame
+//! information that Go's linker writes for the same program, which stripping takes away.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::inputs::{build, tool};
+use symseal_bundle::{Bundle, FileRole, LayoutDir};
+use symseal_module::Rva;
+use symseal_unwind::{Kind, RuleSource, Table};
+
+const PROGRAM: &str = r#"package main
+
+import (
+	"fmt"
+	"sort"
+)
+
+func main() {
+	numbers := []int{3, 1, 2}
+	sort.Slice(numbers, func(a, b int) bool { return numbers[a] < numbers[b] })
+	fmt.Println(numbers)
+}
+"#;
+
+/// Systems and processors on which Go writes nothing but its own table and DWARF.
+const TARGETS: [(&str, &str); 4] = [("darwin", "amd64"), ("darwin", "arm64"), ("windows", "arm64"), ("linux", "386")];
+
+fn program(go: &Path, dir: &Path, (system, processor): (&str, &str), linker: &str) -> PathBuf {
+    let source = dir.join("main.go");
+    std::fs::write(&source, PROGRAM).unwrap();
+    let folder = tempfile::tempdir_in(dir).unwrap().keep();
+    let output = folder.join("program");
+    let built = Command::new(go)
+        .args(["build", "-trimpath", &format!("-ldflags={linker}"), "-o"])
+        .args([&output, &source])
+        .envs([("GOENV", "off"), ("GOFLAGS", ""), ("GOTOOLCHAIN", "local"), ("CGO_ENABLED", "0")])
+        .envs([("GOOS", system), ("GOARCH", processor)])
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    output
+}
+
+/// The unwind table of the program in a bundle, as bytes.
+fn table_of(program: PathBuf) -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let layout = LayoutDir::create(dir.path().join("bundle")).unwrap();
+    let built = build(&[program], &layout).unwrap();
+    let bundle = Bundle::open(layout, Some(&built.digest)).unwrap();
+    let (_, _, module) = bundle.index().modules().next().unwrap();
+    bundle.read(module.file(FileRole::UnwindTable).unwrap()).unwrap()
+}
+
+#[test]
+fn stripped_programs_of_every_system_have_the_rules_of_their_call_frame_information() {
+    let Some(go) = tool("go") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for target in TARGETS {
+        let (whole, stripped) = (program(&go, dir.path(), target, ""), program(&go, dir.path(), target, "-s -w"));
+        let (whole, stripped) = (table_of(whole), table_of(stripped));
+        let (expected, found) = (Table::open(&whole).unwrap(), Table::open(&stripped).unwrap());
+        assert_eq!(found.verify(), Ok(()));
+        assert_eq!(expected.text_start(), found.text_start(), "the same code");
+        let (mut compared, mut missing, mut differing) = (0, 0, Vec::new());
+        let step = if target.1 == "arm64" { 4 } else { 1 };
+        for at in (found.text_start().0..found.text_end().0).step_by(step) {
+            let (Some(said), Some(rule)) = (expected.rule(Rva(at)), found.rule(Rva(at))) else { continue };
+            if said.source() != Some(RuleSource::DebugFrame) {
+                continue;
+            }
+            if rule.source() != Some(RuleSource::GoPclntab) {
+                missing += 1;
+                continue;
+            }
+            // With what stacks begin and where they are changed, the section says nothing of.
+            if matches!(rule.kind(), Some(Kind::End | Kind::Unsupported)) {
+                continue;
+            }
+            compared += 1;
+            let same = (rule.kind(), rule.offset(), rule.return_address())
+                == (said.kind(), said.offset(), said.return_address());
+            if !same && differing.len() < 10 {
+                let [rule, said] = [rule, said].map(|rule| rule.display(found.arch()).to_string());
+                differing.push(format!("{at:#x}: {rule} instead of {said}"));
+            }
+        }
+        println!("{target:?}: {compared} addresses compared, {missing} without a rule");
+        assert!(differing.is_empty(), "{target:?}: {differing:#?}");
+        assert!(compared > 100_000 && missing * 50 < compared, "{target:?}: {compared} compared, {missing} missing");
+    }
+}

@@ -1,0 +1,140 @@
+//! Call frame information that says how a frame is made and not how it is taken down: its last rule holds to the end of the function. LLVM writes such
+//! where nobody asks for asynchronous tables (on Linux for aarch64 and riscv64, and for macOS). The instructions complete it: they say where in the
+//! function the frame is not that of its body.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::follow::{self, Function};
+use super::functions::{self, Set, Step};
+use super::layout::Layout;
+use super::pieces::{Origin, Piece};
+use super::rules::Rules;
+use super::{Compiler, Input};
+use crate::arch::{Arch, Machine};
+use crate::rule::{Rule, RuleSource, Slots};
+use crate::source::SourceKind;
+
+/// Rules of a function by rising address: each holds from there on, up to the next.
+pub(super) type FunctionRules = Vec<(u64, (Rule, Slots))>;
+
+/// Completes the entries that compilers of this module may have written so. Leaves the pieces sorted.
+pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let may_be_synchronous = match input.arch {
+        Arch::Aarch64 | Arch::Riscv64 => true,
+        Arch::X86_64 => input.unwind_info.is_some(),
+        _ => false,
+    };
+    if !may_be_synchronous {
+        return;
+    }
+    let Compiler { pieces, rules, .. } = compiler;
+    pieces.sort_by_key(Piece::start);
+    let mut completed: Vec<(Range<u64>, FunctionRules, Origin)> = Vec::new();
+    for entry in pieces.chunk_by_mut(|one, next| one.origin == next.origin && one.end() == next.start()) {
+        let Some((range, rules, origin)) = of_entry(input, entry, rules) else { continue };
+        completed.push((range, rules, origin));
+        for piece in entry {
+            piece.end_at(piece.start());
+        }
+    }
+    if completed.is_empty() {
+        return;
+    }
+    pieces.retain(|piece| !piece.range().is_empty());
+    for (range, rules, origin) in completed {
+        compiler.add(core::slice::from_ref(&range), &rules, origin);
+    }
+    compiler.pieces.sort_by_key(Piece::start);
+}
+
+/// The rules of an entry's function, if they are not only those that it gives.
+fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<u64>, FunctionRules, Origin)> {
+    let (first, last) = (entry.first()?, entry.last()?);
+    if !matches!(last.origin.kind()?, SourceKind::EhFrame | SourceKind::DebugFrame) {
+        return None;
+    }
+    // Where the frame is taken down too, an earlier rule holds again, and that of the first instruction at the latest.
+    if entry.iter().rev().skip(1).any(|piece| piece.rule == last.rule) {
+        return None;
+    }
+    let machine = input.arch.machine();
+    // Of a part of a function, the instructions do not say what it begins with.
+    let (rule, slots) = known.of(first.rule);
+    if Layout::of(rule, slots, machine)? != Layout::entry(machine) {
+        return None;
+    }
+    let body = known.of(last.rule);
+    let layout = Layout::of(body.0, body.1, machine).filter(|layout| *layout != Layout::entry(machine))?;
+    let range = first.start()..last.end();
+    let rules = match input.arch {
+        Arch::Riscv64 => by_constants(input, &range, entry, known, &layout)?,
+        _ => {
+            let function =
+                Function { arch: input.arch, start: range.start, code: input.code_of(&range)?, body: &layout };
+            let steps = follow::follow(&function, layout.base == machine.fp).ok()?;
+            let source = body.0.source().unwrap_or(RuleSource::EhFrame);
+            rules_of(steps, range.start, body, source, machine)
+        }
+    };
+    Some((range, rules, last.origin))
+}
+
+/// The rules of a function that was followed. What is as in the `body` is known from where that is said.
+pub(super) fn rules_of(
+    steps: Vec<(u64, Option<Layout>)>,
+    start: u64,
+    body: (Rule, Slots),
+    source: RuleSource,
+    machine: &'static Machine,
+) -> FunctionRules {
+    let mut rules: FunctionRules = Vec::from([(start, body)]);
+    for (address, layout) in steps {
+        let elsewhere = layout.filter(|layout| layout.rule(machine, source) != Some(body));
+        let rule = elsewhere.and_then(|layout| layout.rule(machine, RuleSource::Instructions)).unwrap_or(body);
+        begin(&mut rules, address, rule);
+    }
+    rules
+}
+
+/// From `address` on this rule holds.
+fn begin(rules: &mut FunctionRules, address: u64, rule: (Rule, Slots)) {
+    match rules.last_mut() {
+        Some((_, last)) if *last == rule => {}
+        Some((start, last)) if *start == address => *last = rule,
+        _ => rules.push((address, rule)),
+    }
+}
+
+/// The same where the stack pointer may move by what stands in a register. What the entry says before its last rule stays.
+fn by_constants(
+    input: &Input<'_>,
+    range: &Range<u64>,
+    entry: &[Piece],
+    known: &Rules,
+    body: &Layout,
+) -> Option<FunctionRules> {
+    let last = entry.last()?;
+    let machine = input.arch.machine();
+    let followed = functions::within(input, range.clone(), Set::Riscv)?;
+    if followed.is_exhausted || followed.conflicts > 0 || !followed.makes(body) {
+        return None;
+    }
+    let mut rules: FunctionRules = entry.iter().map(|piece| (piece.start(), known.of(piece.rule))).collect();
+    let of_body = known.of(last.rule);
+    let mut next = last.start();
+    for (address, bytes, step) in followed.steps().filter(|(address, ..)| *address >= last.start()) {
+        // What no path leads to that is understood.
+        if address > next {
+            begin(&mut rules, next, of_body);
+        }
+        next = address.saturating_add(bytes);
+        match step {
+            Step::Rule(rule, slots) if !body.is_at(rule, slots, machine) => begin(&mut rules, address, (rule, slots)),
+            _ => begin(&mut rules, address, of_body),
+        }
+    }
+    begin(&mut rules, next, of_body);
+    rules.retain(|(start, _)| range.contains(start));
+    Some(rules)
+}
