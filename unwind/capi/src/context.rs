@@ -8,7 +8,7 @@ use core::cell::Cell;
 
 use symseal_unwind::Arch;
 
-use crate::files::{Files, Mutex};
+use crate::files::{Files, Locked, Mutex};
 use crate::given::dwunw_module;
 use crate::module::Module;
 use crate::registers::engine_arch;
@@ -315,72 +315,87 @@ impl dwunw_context {
             // SAFETY: likewise.
             made.push(unsafe { dwunw_module::read(module, &self.files) });
         }
-        let added = self.publish(made)?;
-        let mut first = S::Ok;
-        for (at, outcome) in added.into_iter().enumerate() {
+        let outcome = self.publish(made, |at, outcome| {
             let status = outcome.as_ref().map_or_else(|status| *status, |_| S::Ok);
-            first = if first == S::Ok { status } else { first };
             if !statuses.is_null() {
                 // SAFETY: likewise.
                 unsafe { statuses.wrapping_add(at).write(status as i32) };
             }
             if let (Ok(info), false) = (outcome, infos.is_null()) {
+                let info = dwunw_module_info { struct_size: info_stride, ..info };
                 // SAFETY: likewise.
-                unsafe {
-                    infos
-                        .wrapping_byte_add(info_stride as usize * at)
-                        .write(dwunw_module_info { struct_size: info_stride, ..info });
-                }
+                unsafe { infos.wrapping_byte_add(info_stride as usize * at).write(info) };
+            }
+            status
+        });
+        if let (Err(none_added), false) = (outcome, statuses.is_null()) {
+            for at in 0..count {
+                // SAFETY: likewise.
+                unsafe { statuses.wrapping_add(at).write(none_added as i32) };
             }
         }
-        Ok(first)
+        outcome
     }
 
-    /// Makes those that were read modules of the context, all at once.
-    fn publish(&self, made: Vec<Result<(Module, u32), S>>) -> Result<Vec<Result<dwunw_module_info, S>>, S> {
-        let mut outcomes = Vec::new();
-        outcomes.try_reserve_exact(made.len()).map_err(|_| S::OutOfMemory)?;
-        let (mut modules, mut starts) = (Vec::new(), Vec::new());
+    /// Makes those that were read modules of the context, all at once, and tells `report` of each; gives the first status that is not
+    /// [`S::Ok`].
+    fn publish(
+        &self,
+        made: Vec<Result<(Module, u32), S>>,
+        report: impl Fn(usize, Result<dwunw_module_info, S>) -> S,
+    ) -> Result<S, S> {
         let locked = self.writers.lock();
         // SAFETY: the lock is held.
         let current = unsafe { self.published.for_writer() };
         let most = current.modules.len().saturating_add(made.len());
+        let mut modules = Vec::new();
         modules.try_reserve_exact(most).map_err(|_| S::OutOfMemory)?;
-        starts.try_reserve_exact(most).map_err(|_| S::OutOfMemory)?;
         modules.extend(current.modules.iter().cloned());
-        starts.extend(modules.iter().map(|module: &Arc<Module>| module.start));
-        starts.sort_unstable();
+        let mut starts = Starts::with_room_for(most)?;
+        for module in &current.modules {
+            starts.insert(module.start);
+        }
         let mut known = self.arch.or_else(|| current.arch_of_files());
         let mut number = self.next_number.get();
-        for read in made {
+        let mut first = S::Ok;
+        for (at, read) in made.into_iter().enumerate() {
             let added = read.and_then(|(mut module, known_files)| {
                 if modules.len() >= self.max_modules {
                     return Err(S::CacheFull);
                 }
-                let Err(place) = starts.binary_search(&module.start) else { return Err(S::AddressInUse) };
                 if known.zip(module.arch()).is_some_and(|(known, other)| known != other) {
                     return Err(S::UnsupportedArch);
                 }
                 // The last number stands for "no module".
                 let next = number.checked_add(1).ok_or(S::CacheFull)?;
+                if !starts.insert(module.start) {
+                    return Err(S::AddressInUse);
+                }
                 module.number = number;
                 let info = info_of(&module, known_files);
                 (number, known) = (next, known.or_else(|| module.arch()));
-                starts.insert(place, module.start);
                 modules.push(Arc::new(module));
                 Ok(info)
             });
-            outcomes.push(added);
+            let status = report(at, added);
+            first = if first == S::Ok { status } else { first };
         }
-        if outcomes.iter().any(Result::is_ok) {
-            let snapshot = Snapshot::new(self.arch, modules)?;
+        if modules.len() > current.modules.len() {
             self.next_number.set(number);
-            // SAFETY: the lock is held, and this thread reads no set: a call from a reader function is forbidden.
-            let before = unsafe { self.published.exchange(snapshot) };
-            drop(locked);
-            drop(before);
+            self.exchange(locked, modules)?;
         }
-        Ok(outcomes)
+        Ok(first)
+    }
+
+    /// Makes `modules` those of the context.
+    #[inline(never)]
+    fn exchange(&self, locked: Locked<'_>, modules: Vec<Arc<Module>>) -> Result<(), S> {
+        let snapshot = Snapshot::new(self.arch, modules)?;
+        // SAFETY: the lock is held, and this thread reads no set: a call from a reader function is forbidden.
+        let before = unsafe { self.published.exchange(snapshot) };
+        drop(locked);
+        drop(before);
+        Ok(())
     }
 
     fn remove(&self, number: u32) -> Result<(), S> {
@@ -393,12 +408,43 @@ impl dwunw_context {
         let mut modules = Vec::new();
         modules.try_reserve_exact(current.modules.len()).map_err(|_| S::OutOfMemory)?;
         modules.extend(current.modules.iter().filter(|module| module.number != number).cloned());
-        let snapshot = Snapshot::new(self.arch, modules)?;
-        // SAFETY: as above.
-        let before = unsafe { self.published.exchange(snapshot) };
-        drop(locked);
-        drop(before);
+        self.exchange(locked, modules)?;
         self.files.trim();
         Ok(())
+    }
+}
+
+/// Addresses at which modules begin, to find each again at once however many there are: open addressing, half full at most.
+struct Starts {
+    /// Each one higher by one; 0 where there is none. No module begins at the last address.
+    slots: Vec<u64>,
+}
+
+impl Starts {
+    fn with_room_for(most: usize) -> Result<Self, S> {
+        let mut slots = Vec::new();
+        let size = most.checked_mul(2).and_then(usize::checked_next_power_of_two).ok_or(S::OutOfMemory)?;
+        slots.try_reserve_exact(size).map_err(|_| S::OutOfMemory)?;
+        slots.resize(size, 0);
+        Ok(Self { slots })
+    }
+
+    /// False where it is there already.
+    #[inline(never)]
+    fn insert(&mut self, start: u64) -> bool {
+        // The golden ratio of 64 bits spreads addresses, which differ in the middle.
+        let mut at = (start.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        let mask = self.slots.len() - 1;
+        while let Some(slot) = self.slots.get_mut(at & mask) {
+            match *slot {
+                0 => {
+                    *slot = start.wrapping_add(1);
+                    return true;
+                }
+                known if known == start.wrapping_add(1) => return false,
+                _ => at += 1,
+            }
+        }
+        false
     }
 }

@@ -56,6 +56,7 @@ struct Opened(libc::c_int);
 
 impl Opened {
     /// `path` is terminated.
+    #[inline(never)]
     fn at(path: &[u8; PROC_PATH]) -> Option<Self> {
         // SAFETY: a terminated path.
         let file = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -74,29 +75,31 @@ impl Drop for Opened {
 const PROC_PATH: usize = 40;
 
 /// `/proc/PID` and what follows, terminated.
+#[inline(never)]
 fn proc_path(pid: i32, folder: &[u8], thread: Option<i32>) -> [u8; PROC_PATH] {
-    let (mut path, mut first, mut second) = ([0; PROC_PATH], [0; 10], [0; 10]);
-    let last = thread.map_or(&[][..], |thread| digits(thread, &mut second));
-    let text = b"/proc/".iter().chain(digits(pid, &mut first)).chain(folder).chain(last);
-    for (to, from) in path.iter_mut().zip(text) {
-        *to = *from;
+    let mut path = [0; PROC_PATH];
+    let end = append(&mut path, 0, b"/proc/");
+    let end = append_number(&mut path, end, pid.unsigned_abs());
+    let end = append(&mut path, end, folder);
+    if let Some(thread) = thread {
+        append_number(&mut path, end, thread.unsigned_abs());
     }
     path
 }
 
-/// A positive number in decimal, at the end of `room`.
-fn digits(number: i32, room: &mut [u8; 10]) -> &[u8] {
-    let mut rest = number.unsigned_abs();
-    let mut count = 0;
-    for digit in room.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        count += 1;
-        if rest == 0 {
-            break;
-        }
+/// Writes `text` at `at`, and gives where it ends.
+fn append(path: &mut [u8; PROC_PATH], at: usize, text: &[u8]) -> usize {
+    let end = at + text.len();
+    if let Some(room) = path.get_mut(at..end) {
+        room.copy_from_slice(text);
     }
-    room.get(room.len() - count..).unwrap_or_default()
+    end
+}
+
+/// The same of a number in decimal.
+fn append_number(path: &mut [u8; PROC_PATH], at: usize, number: u32) -> usize {
+    let at = if number < 10 { at } else { append_number(path, at, number / 10) };
+    append(path, at, &[b'0' + (number % 10) as u8])
 }
 
 /// A thread that is stopped until this is dropped.

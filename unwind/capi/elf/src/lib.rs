@@ -141,7 +141,7 @@ impl<'a> Parts<'a> {
         if parts.text.is_empty() {
             parts.without_sections();
         }
-        parts.symbols = core::mem::take(&mut parts.symbols).in_sections(&parts.text);
+        parts.symbols.set_sections(&parts.text);
         Ok(parts)
     }
 
@@ -228,7 +228,7 @@ impl<'a> Parts<'a> {
                 strings,
                 form: symbols::Form::of(self.arch),
                 is_full: kind == elf::SHT_SYMTAB,
-                ..SymbolBytes::default()
+                text: Default::default(),
             };
         }
     }

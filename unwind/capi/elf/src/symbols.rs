@@ -47,6 +47,8 @@ impl Form {
 const LONGEST_NAME: usize = 1 << 14;
 /// How many functions further down one is looked for that the address still lies in.
 const NESTED: usize = 8;
+/// More executable sections than a linker writes; each label is looked for in all of them.
+const MOST_SECTIONS: usize = 64;
 const STT_NOTYPE: u8 = 0;
 const STT_FUNC: u8 = 2;
 const STT_GNU_IFUNC: u8 = 10;
@@ -63,16 +65,14 @@ pub struct SymbolBytes<'a> {
     pub(crate) form: Form,
     /// `.symtab`, not `.dynsym`.
     pub(crate) is_full: bool,
-    /// Executable sections, by their addresses.
+    /// Executable sections.
     pub(crate) text: Arc<[Range<u64>]>,
 }
 
 impl<'a> SymbolBytes<'a> {
-    /// The same, of a file with these executable sections.
-    pub(crate) fn in_sections(self, text: &[Range<u64>]) -> Self {
-        let mut text = text.to_vec();
-        text.sort_unstable_by_key(|range| range.start);
-        Self { text: text.into(), ..self }
+    /// These are the executable sections of the file.
+    pub(crate) fn set_sections(&mut self, text: &[Range<u64>]) {
+        self.text = text.get(..MOST_SECTIONS).unwrap_or(text).into();
     }
 
     /// Whether there are none.
@@ -82,19 +82,24 @@ impl<'a> SymbolBytes<'a> {
     }
 
     fn functions(&self) -> impl Iterator<Item = Function> + '_ {
-        self.symbols.chunks_exact(self.form.size()).filter_map(|symbol| read(symbol, self.form, FUNCTIONS))
+        self.of_kinds(FUNCTIONS)
     }
 
-    /// Places in code that have a name and no type, as assemblers write them unless they are told that it is a function.
-    fn labels(&self) -> impl Iterator<Item = Function> + '_ {
-        let labels = self.symbols.chunks_exact(self.form.size()).filter_map(|symbol| read(symbol, self.form, LABELS));
-        labels.filter(|label| self.section_of(label.start).is_some() && !is_of_the_tools(self.text(label.name)))
+    /// The symbols of some kinds. Labels are places in code that have a name and no type, as assemblers write them unless they are told that it is
+    /// a function.
+    fn of_kinds(&self, kinds: Kinds) -> impl Iterator<Item = Function> + '_ {
+        let symbols =
+            self.symbols.chunks_exact(self.form.size()).filter_map(move |symbol| read(symbol, self.form, kinds));
+        symbols.filter(move |symbol| kinds == FUNCTIONS || self.is_label(symbol))
+    }
+
+    fn is_label(&self, symbol: &Function) -> bool {
+        self.section_of(symbol.start).is_some() && !is_of_the_tools(self.text(symbol.name))
     }
 
     /// The executable section that holds the address.
     fn section_of(&self, address: u64) -> Option<&Range<u64>> {
-        let end = self.text.partition_point(|range| range.start <= address);
-        self.text.get(..end)?.last().filter(|range| range.contains(&address))
+        self.text.iter().find(|range| range.contains(&address))
     }
 
     /// Where its functions begin, those of short instructions aside; on ARM those too, with bit 0 set.
@@ -169,8 +174,8 @@ pub struct Functions<'a> {
 impl<'a> Functions<'a> {
     /// Sorts the functions of `bytes`.
     pub fn new(bytes: SymbolBytes<'a>) -> Result<Self, ElfError> {
-        let sorted = sort(|| bytes.functions())?;
-        let labels = sort(|| bytes.labels())?;
+        let sorted = sort(&bytes, FUNCTIONS)?;
+        let labels = sort(&bytes, LABELS)?;
         Ok(Self { bytes, sorted, labels })
     }
 
@@ -206,17 +211,13 @@ impl<'a> Functions<'a> {
 }
 
 /// The symbols by address; of those at one place the best last.
-fn sort<I: Iterator<Item = Function>>(symbols: impl Fn() -> I) -> Result<Vec<Function>, ElfError> {
+#[inline(never)]
+fn sort(bytes: &SymbolBytes<'_>, kinds: Kinds) -> Result<Vec<Function>, ElfError> {
     let mut sorted = Vec::new();
-    sorted.try_reserve_exact(symbols().count()).map_err(|_| ElfError::OutOfMemory)?;
-    sorted.extend(symbols());
-    by_address(&mut sorted);
+    sorted.try_reserve_exact(bytes.of_kinds(kinds).count()).map_err(|_| ElfError::OutOfMemory)?;
+    sorted.extend(bytes.of_kinds(kinds));
+    sorted.sort_unstable_by_key(|function: &Function| (function.start, function.rank, function.name));
     Ok(sorted)
-}
-
-/// Not generic: sorting is much code.
-fn by_address(symbols: &mut [Function]) {
-    symbols.sort_unstable_by_key(|function| (function.start, function.rank, function.name));
 }
 
 /// Those that begin at or before the address.
