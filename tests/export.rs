@@ -137,6 +137,65 @@ fn debuginfod_clients_find_files_in_a_tree_behind_nginx() {
     assert!(text.contains("app.c"), "{text}");
 }
 
+/// With a path in which everything has to be encoded, and one that two programs share.
+#[test]
+fn debuginfod_clients_find_sources_in_a_tree_behind_nginx() {
+    let Some(find) = program::tool("debuginfod-find") else { return };
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
+    let code = at("a b+c#d%20é");
+    std::fs::create_dir(&code).unwrap();
+    std::fs::write(format!("{code}/shared.h"), "static inline int twice(int x) { return 2 * x; }\n").unwrap();
+    let map = format!("-ffile-prefix-map={}=/home/ann", root.path().display());
+    let mut programs = Vec::new();
+    for name in ["one", "two"] {
+        let text =
+            format!("#include \"shared.h\"\nint main(int n, char **v) {{ (void)v; return twice(n) + {name:?}[0]; }}\n");
+        std::fs::write(format!("{code}/{name}.c"), text).unwrap();
+        let Some(compiler) = program::tool("cc") else { return };
+        let (source, program) = (format!("{code}/{name}.c"), at(name));
+        let flags = ["-g", "-O0", "-Wl,--build-id", &map, "-o", &program, &source];
+        assert!(Command::new(compiler).args(flags).status().unwrap().success());
+        programs.push(program);
+    }
+    let layout = at("layout");
+    let build = ["bundle", "build", &programs[0], &programs[1], "--name", "app", "--version", "1", "--output", &layout];
+    let from = root.path().to_str().unwrap();
+    symseal(build.into_iter().chain(["--sources", from, "--source-map", "/home/ann=."])).ok();
+    let tree = at("www");
+    let told = symseal(["bundle", "export", &layout, "--debuginfod", &tree, "--json"]).ok().json();
+    assert_eq!((&told["sources"], &told["linked"]), (&4.into(), &5.into()), "one is a link to the other's: {told}");
+    let again = symseal(["bundle", "export", &layout, "--debuginfod", &tree, "--json"]).ok().json();
+    assert_eq!((&again["existing"], &again["copied"], &again["linked"]), (&8.into(), &0.into(), &0.into()), "{again}");
+    let Some(nginx) = Nginx::serve(&tree) else { return };
+    let index = symseal(["bundle", "inspect", &layout, "--json"]).ok().json();
+    for (id, module) in index["linux"].as_object().unwrap() {
+        let own = format!("{}.c", module["name"].as_str().unwrap());
+        // Also as line tables have it that were not tidied up.
+        for (asked, file) in
+            [(own.clone(), &own), ("shared.h".into(), &"shared.h".into()), (format!("x/..//{own}"), &own)]
+        {
+            let mut command = Command::new(&find);
+            command.env("DEBUGINFOD_URLS", &nginx.url).env("DEBUGINFOD_CACHE_PATH", at("cache"));
+            let found = command.args(["source", id, &format!("/home/ann/a b+c#d%20é/{asked}")]).output().unwrap();
+            assert!(found.status.success(), "{asked}: {}", String::from_utf8_lossy(&found.stderr));
+            assert!(read(String::from_utf8(found.stdout).unwrap().trim()) == read(format!("{code}/{file}")), "{asked}");
+        }
+    }
+    // Where they are not to be seen, or do not lie beside the bundle.
+    let told = symseal(["bundle", "export", &layout, "--debuginfod", &at("bare"), "--without-sources", "--json"]).ok();
+    assert_eq!(told.json()["sources"], 0);
+    for id in index["linux"].as_object().unwrap().keys() {
+        let folder = format!("{}/buildid/{id}", at("bare"));
+        assert!(Path::new(&folder).join("debuginfo").exists() && !Path::new(&folder).join("source").exists());
+    }
+    let digest = index["sources"].as_str().unwrap();
+    std::fs::remove_file(format!("{layout}/blobs/sha256/{}", digest.trim_start_matches("sha256:"))).unwrap();
+    let told = symseal(["bundle", "export", &layout, "--debuginfod", &at("other"), "--json"]).ok();
+    assert!(told.stderr.contains(digest), "{}", told.stderr);
+    assert_eq!(told.json()["sources_left_out"], digest);
+}
+
 #[test]
 fn gdb_and_lldb_find_files_below_build_id() {
     let Some(release) = Release::build() else { return };

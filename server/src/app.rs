@@ -109,6 +109,8 @@ pub(crate) struct App {
     pub(crate) quotas: Arc<Quotas>,
     /// Where clients reach the server, if the operator said so.
     pub(crate) public_url: Option<String>,
+    /// Whether pages of other origins may read what debuginfod clients may.
+    pub(crate) cors: bool,
     /// Whether connections are encrypted.
     pub(crate) is_encrypted: bool,
     /// Whether the server was asked to stop.
@@ -118,7 +120,8 @@ pub(crate) struct App {
 impl App {
     /// Whether nobody finds anything for a key here.
     pub(crate) fn is_missing(&self, key: &Key) -> bool {
-        !self.debug_files.has(key) && !self.trees.get().is_some_and(|trees| trees.has(key))
+        let is_here = |key: &Key| self.debug_files.has(key) || self.trees.get().is_some_and(|trees| trees.has(key));
+        !key.spellings().any(|key| is_here(&key))
     }
 
     /// Counts an id that a client asked for and nobody has. What the client may not read is no such id.

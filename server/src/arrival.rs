@@ -21,7 +21,7 @@ use crate::clock::now;
 use crate::endpoints::api::ApiError;
 use crate::endpoints::oci::{Code, OciError};
 use crate::endpoints::{plain, told_of_database};
-use crate::http::{BreakConnection, Peer, drain};
+use crate::http::{BreakConnection, Peer, cors, drain};
 use crate::limits::{Direction, Key, Turn};
 use crate::metrics::{Face, Kind};
 use crate::routes::unscoped;
@@ -36,6 +36,10 @@ const REQUEST_ID_LIMIT: usize = 128;
 /// How long a debugger is kept waiting that asks for more than it may, before its connection ends.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// What pages of other origins may ask of debuginfod, and the headers that they may send: no token, which whoever makes pages has no business with.
+const READING: &str = "GET, HEAD, OPTIONS";
+const READERS_HEADERS: &str = "range, if-range, if-none-match, if-modified-since, x-debuginfod-maxsize, x-request-id";
+
 /// Does all that, and calls the endpoint in between.
 pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
@@ -44,6 +48,7 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
     if let Some(kind) = kind {
         app.metrics.asked(kind);
     }
+    let for_pages = app.cors && face == Face::Debuginfod;
     let id = request_id(request.headers());
     let span =
         tracing::info_span!("request", %id, method = %request.method(), path = &*hide_tokens(request.uri().path()));
@@ -68,10 +73,14 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
         let change = is_change(face, request.method(), request.uri().path());
         let change = change.then(|| (request.method().to_string(), hide_tokens(request.uri().path()).into_owned()));
         request.extensions_mut().insert(caller.clone());
-        let mut response = next.run(request).await;
+        let mut response = match *request.method() == Method::OPTIONS && for_pages {
+            true => cors::preflight(READING, HeaderValue::from_static(READERS_HEADERS)),
+            false => next.run(request).await,
+        };
         if let Some(entry) = change.and_then(|change| audit_entry(&id, &caller, address, change, &response))
             && let Err(error) = app.store.put_audit(&entry).await
         {
+            app.metrics.audit_line_lost();
             tracing::error!(%error, ?entry, "a change is not in the audit log");
         }
         let token = caller.token_id();
@@ -97,6 +106,9 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
     if let Some(kind) = kind {
         let bytes = if is_head { 0 } else { announced(&response) };
         app.metrics.answered_as_debuginfod(kind, response.status(), started.elapsed(), bytes);
+    }
+    if for_pages {
+        cors::for_every_origin(response.headers_mut());
     }
     if let Ok(id) = HeaderValue::try_from(id) {
         response.headers_mut().insert(REQUEST_ID, id);

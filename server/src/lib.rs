@@ -24,7 +24,7 @@
 //! index is rebuilt from it at every start, and the database is a record beside it. A GET of a blob, a manifest or a
 //! debug id reads memory and one file, and never the database.
 //!
-//! Who may do what is decided in one module, `access`; [`AccessConfig`] says whether callers show tokens. The crate does not unpack archives. It talks to
+//! Who may do what is decided in one module, `access`; [`AccessConfig`] says whether callers show tokens. It talks to
 //! other servers only where it is told to ([`Origins`]). [`Gateway`] is another program of the same paths: it keeps nothing and believes nobody but a
 //! trust directory.
 //!
@@ -84,6 +84,7 @@ mod tls;
 pub mod tokens;
 mod traces;
 mod trees;
+mod unbundled;
 mod upstream;
 mod wanted;
 
@@ -91,9 +92,9 @@ pub use access::{OidcIssuer, OidcRule};
 pub use check::{check, warnings};
 pub use collector::{Collected, Collector, Schedule, collect_beside, collect_stopped};
 pub use config::{
-    AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER, LimitsConfig, LogConfig,
-    LogSection, OriginsSection, QuotaConfig, RetentionConfig, STOP_WITHIN, SealsSection, TlsConfig, parse_address,
-    parse_bytes, parse_duration,
+    AccessConfig, BLOB_CACHE_BYTES, BLOB_SILENCE, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER,
+    LimitsConfig, LogConfig, LogSection, OriginsSection, QuotaConfig, RetentionConfig, STOP_WITHIN, SealsSection,
+    TlsConfig, parse_address, parse_bytes, parse_duration,
 };
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};

@@ -1,14 +1,14 @@
-//! Symbol tables of modules that came without one: made of a loose file, or of a file of a tree, when somebody first asks, and kept in the cache.
+//! Symbol tables of modules that came without one: made of a loose file, of a file of a tree, or of one that another server has, when somebody
+//! first asks, and kept in the cache.
 //!
 //! What they are made of: debug files, PDBs (with their PE file where that is here too), dSYMs, and symbol files of Breakpad. A bundle's own
-//! table goes before them all, and its names rest on the bundle; these rest on a file that somebody uploaded.
+//! table goes before them all, and its names rest on the bundle; these rest on a file that somebody uploaded, or that another server sent.
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use memmap2::Mmap;
 use symseal_artifact::{
     ArtifactError, BreakpadFile, DebugFiles, FunctionStream, ObjectFile, ReleaseFile, functions, pdb_functions,
 };
@@ -17,11 +17,12 @@ use symseal_symx::{Strings, Table, TableInput};
 use tempfile::NamedTempFile;
 
 use crate::app::App;
-use crate::blobs::{BlobDigest, BlobDirectory, map_own};
-use crate::debug_files::{Candidate, FileKind, Key, Scope};
+use crate::blobs::{BlobDigest, BlobDirectory};
+use crate::debug_files::{FileKind, Key, Scope};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::ingest::breakpad_ids;
-use crate::trees::{Place, TreeError};
+use crate::unbundled::{FileBytes, MappedFile, Unbundled};
+use crate::upstream::Sought;
 
 /// Counts the forms that were made so far: tables of an older one are made again.
 const FORM: u32 = 2;
@@ -77,7 +78,7 @@ pub(crate) struct MadeTable {
     /// SHA-256 of the file that it was made of, in hex.
     pub(crate) source: String,
     /// That file.
-    pub(crate) origin: Origin,
+    pub(crate) origin: Unbundled,
     /// The processor, as the symbol index names it; empty where that is not known.
     pub(crate) arch: String,
 }
@@ -96,68 +97,94 @@ impl Deref for MadeTable {
     }
 }
 
-/// The file that a table is made of.
-#[derive(Debug, Clone)]
-pub(crate) enum Origin {
-    /// Loose, with the PE file of the same module.
-    Loose(Candidate, Option<Candidate>),
-    Tree(Place),
-}
-
 /// The table of the module with Breakpad's id, of the best file that the caller may read and that gives one with functions; none where there is no
-/// file. Where none has functions the table has none.
+/// file. Where none has functions the table has none. Where nothing here gives functions, other servers are asked.
 ///
 /// # Errors
 /// No file gives one, not even one without functions. [`io::ErrorKind::InvalidData`] where that is so for what they have in them; else another time may be better.
-pub(crate) async fn made_table(app: &App, scope: &Scope, guid: [u8; 16], age: u32) -> Option<io::Result<MadeTable>> {
-    let mut without_functions = None;
-    let mut failed: Option<io::Error> = None;
+pub(crate) async fn made_table(
+    app: &App,
+    scope: &Scope,
+    (guid, age): ([u8; 16], u32),
+    sought: &Sought<'_>,
+) -> Option<io::Result<MadeTable>> {
+    // It says where the image begins, wherever the PDB lies.
+    let image = Unbundled::find(app, scope, &Key::Id(DebugId::Pdb { guid, age }), FileKind::Executable);
+    let mut best = Best::default();
     for origin in origins(app, scope, guid, age) {
-        match make(app, (guid, age), origin).await {
-            Ok(made) if made.has_functions() => return Some(Ok(made)),
+        if let Some(made) = best.of(make(app, (guid, age), origin, image.as_ref()).await) {
+            return Some(Ok(made));
+        }
+    }
+    for origin in sought.bring(app, scope, (guid, age)).await {
+        let made = match origin {
+            Ok(origin) => make(app, (guid, age), origin, image.as_ref()).await,
+            Err(error) => Err(error),
+        };
+        if let Some(made) = best.of(made) {
+            return Some(Ok(made));
+        }
+    }
+    best.without_functions.map(Ok).or(best.failed.map(Err))
+}
+
+/// What came of the files that were tried so far.
+#[derive(Default)]
+struct Best {
+    without_functions: Option<MadeTable>,
+    failed: Option<io::Error>,
+}
+
+impl Best {
+    /// The table, if no further file need be tried.
+    fn of(&mut self, made: io::Result<MadeTable>) -> Option<MadeTable> {
+        match made {
+            Ok(made) if made.has_functions() => return Some(made),
             Ok(made) => {
-                without_functions.get_or_insert(made);
+                self.without_functions.get_or_insert(made);
             }
             // One that may be had later says more than one that never will.
-            Err(error) if failed.as_ref().is_none_or(|failed| failed.kind() == io::ErrorKind::InvalidData) => {
-                failed = Some(error);
+            Err(error) if self.failed.as_ref().is_none_or(|failed| failed.kind() == io::ErrorKind::InvalidData) => {
+                self.failed = Some(error);
             }
             Err(_) => {}
         }
+        None
     }
-    without_functions.map(Ok).or(failed.map(Err))
 }
 
-/// Every file that a table may be made of, the best first: what was uploaded, then what lies in trees.
-fn origins(app: &App, scope: &Scope, guid: [u8; 16], age: u32) -> Vec<Origin> {
+/// Every file here that a table may be made of, the best first: what was uploaded, then what lies in trees.
+fn origins(app: &App, scope: &Scope, guid: [u8; 16], age: u32) -> Vec<Unbundled> {
     let key = Key::Breakpad { guid, age };
-    let image = app.debug_files.find_in(scope, &Key::Id(DebugId::Pdb { guid, age }), FileKind::Executable);
     let loose = KINDS.into_iter().flat_map(|kind| app.debug_files.find_several(scope, &key, kind, TRIED));
-    let mut origins: Vec<Origin> = loose.map(|file| Origin::Loose(file, image.clone())).collect();
-    if let Some(trees) = app.trees.get().filter(|_| scope.is_everything()) {
-        origins.extend(KINDS.into_iter().flat_map(|kind| trees.find(&key, kind)).map(Origin::Tree));
-    }
-    origins
+    let trees = KINDS.into_iter().flat_map(|kind| Unbundled::in_trees(app, scope, &key, kind));
+    loose.map(Unbundled::Blob).chain(trees).collect()
 }
 
-async fn make(app: &App, (guid, age): ([u8; 16], u32), origin: Origin) -> io::Result<MadeTable> {
-    let (source, image) = match &origin {
-        Origin::Loose(file, image) => {
-            (file.digest.hex().to_owned(), image.as_ref().map(|image| image.digest.to_string()))
-        }
-        Origin::Tree(place) => (place.sha256(), None),
-    };
-    let of = format!("symx {FORM} {PRODUCER} {source} {} {guid:?} {age}", image.unwrap_or_default());
+async fn make(
+    app: &App,
+    (guid, age): ([u8; 16], u32),
+    origin: Unbundled,
+    image: Option<&Unbundled>,
+) -> io::Result<MadeTable> {
+    let (source, with) = (origin.sha256(), image.map(Unbundled::sha256).unwrap_or_default());
+    let of = format!("symx {FORM} {PRODUCER} {source} {with} {guid:?} {age}");
     let (key, pools) = (CacheKey::of(&of), (&app.pool, &app.making));
     app.tableless.check(&key)?;
     // What it is made of is fetched by itself: one wait within the other could hold all places of the pool.
-    let copy = match &origin {
-        Origin::Tree(place) if !app.cache.has(&key) => Some(tree_copy(app, place).await?),
-        _ => None,
+    let parts = match app.cache.has(&key) {
+        true => None,
+        false => {
+            let bytes = origin.bytes(app).await?;
+            let image = match image {
+                Some(image) => Some(image.bytes(app).await?),
+                None => None,
+            };
+            Some((bytes, image))
+        }
     };
     let (blobs, largest) = (Arc::clone(&app.blobs), app.limits.symbol_file());
-    let of = origin.clone();
-    let job = move |file: &mut NamedTempFile| write(&blobs, largest, (guid, age), (&of, copy), file);
+    let job = move |file: &mut NamedTempFile| write(&blobs, largest, (guid, age), parts, file);
     let made = app.cache.make(pools, key.clone(), job).await.inspect_err(|error| {
         tracing::warn!(sha256 = source, %error, "no symbol table is made of a file");
         app.tableless.add(key, error);
@@ -168,69 +195,16 @@ async fn make(app: &App, (guid, age): ([u8; 16], u32), origin: Origin) -> io::Re
     Ok(MadeTable { file, sha256, source, origin, arch })
 }
 
-/// A whole file: a blob, or a copy of what lies in a tree.
-#[derive(Debug)]
-pub(crate) enum FileBytes {
-    Blob(BlobDigest),
-    Copy(CachedFile),
-}
-
-/// Its bytes.
-#[derive(Debug)]
-pub(crate) struct MappedFile {
-    map: Mmap,
-    size: usize,
-}
-
-impl FileBytes {
-    /// Maps it. Blocks.
-    pub(crate) fn map(self, blobs: &BlobDirectory) -> io::Result<MappedFile> {
-        let map = match &self {
-            Self::Blob(digest) => blobs.map(digest)?,
-            // Files of the cache are never written to after their rename.
-            Self::Copy(copy) => map_own(&copy.blob.file)?,
-        };
-        let size = match self {
-            Self::Blob(_) => map.len(),
-            Self::Copy(copy) => usize::try_from(copy.size).map_err(io::Error::other)?,
-        };
-        Ok(MappedFile { map, size })
-    }
-}
-
-impl Deref for MappedFile {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.map.get(..self.size).unwrap_or_default()
-    }
-}
-
-/// A copy of a file of a tree that can be mapped.
-pub(crate) async fn tree_copy(app: &App, place: &Place) -> io::Result<CachedFile> {
-    let trees = app.trees.get().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-    trees.cached((&app.pool, &app.making), place).await.map_err(|error| match error {
-        TreeError::Unreadable { error, .. } => error,
-        gone @ TreeError::Gone(_) => io::Error::other(gone),
-    })
-}
-
 fn write(
     blobs: &BlobDirectory,
     largest: u64,
     id: ([u8; 16], u32),
-    (origin, copy): (&Origin, Option<CachedFile>),
+    parts: Option<(FileBytes, Option<FileBytes>)>,
     out: &mut NamedTempFile,
 ) -> io::Result<Note> {
-    let table = match (origin, copy) {
-        (Origin::Loose(file, image), _) => {
-            let bytes = blobs.map(&file.digest)?;
-            let image = image.as_ref().map(|image| blobs.map(&image.digest)).transpose()?;
-            table(&bytes, image.as_deref(), largest, id)
-        }
-        (Origin::Tree(_), Some(copy)) => table(&FileBytes::Copy(copy).map(blobs)?, None, largest, id),
-        (Origin::Tree(_), None) => Err(NoTable::Other("the cache let its file go".to_owned())),
-    };
+    let (bytes, image) = parts.ok_or_else(|| io::Error::other("the cache let the table go"))?;
+    let (bytes, image) = (bytes.map(blobs)?, image.map(|image| image.map(blobs)).transpose()?);
+    let table = table(&bytes, image.as_deref(), largest, id);
     let (table, arch) = table.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Table::open(&table).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
     out.write_all(&table)?;

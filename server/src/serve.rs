@@ -473,6 +473,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         retention: config.retention.clone(),
         quotas: Arc::new(Quotas::new(&config.quotas)),
         public_url: config.public_url.clone(),
+        cors: config.cors,
         is_encrypted: config.tls.is_some(),
         stopping: AtomicBool::new(false),
     });
@@ -519,7 +520,12 @@ pub(crate) fn look(config: &Config) -> Result<Look, ServerError> {
 }
 
 pub(crate) fn objects_of(config: &BlobsConfig) -> Result<Arc<Objects>, ServerError> {
-    let reach = Reach { endpoint: config.endpoint.clone(), region: config.region.clone(), ca: config.ca.clone() };
+    let reach = Reach {
+        endpoint: config.endpoint.clone(),
+        region: config.region.clone(),
+        ca: config.ca.clone(),
+        silence: Some(config.silence),
+    };
     let failed = |problem| ServerError::Objects { place: config.url.to_string(), problem };
     Objects::new(&config.url, &reach).map(Arc::new).map_err(failed)
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
-use symseal_seal::UtcSeconds;
+use symseal_seal::{UtcSeconds, is_invisible};
 
 use crate::clock::now;
 use crate::debug_files::Key;
@@ -19,7 +19,7 @@ const SHARDS: usize = 16;
 /// Ids kept in each part.
 const PLACES: usize = 128;
 
-/// The longest file name that is kept, in bytes.
+/// The longest file name, alone or with a code id, that is kept, in bytes.
 const NAME_LIMIT: usize = 128;
 
 /// The ids that are asked for and missing.
@@ -54,6 +54,12 @@ pub(crate) struct WantedId {
 impl WantedIds {
     /// Counts a request for an id that nobody has.
     pub(crate) fn count(&self, key: &Key, name: Option<&str>) {
+        // Pages for people show it.
+        if let Key::Image(text) = key
+            && !is_shown(text)
+        {
+            return;
+        }
         let at = usize::try_from(self.hashes.hash_one(key)).unwrap_or_default() % SHARDS;
         let Some(shard) = self.shards.get(at) else { return };
         let last = now();
@@ -69,7 +75,7 @@ impl WantedIds {
         {
             inherited = places.remove(&least).map_or(0, |place| place.asked);
         }
-        let name = name.filter(|name| name.len() <= NAME_LIMIT).map(Into::into);
+        let name = name.filter(|name| is_shown(name)).map(Into::into);
         places.insert(key.clone(), Place { asked: inherited.saturating_add(1), inherited, last, name });
     }
 
@@ -89,6 +95,11 @@ impl WantedIds {
         all.sort_by_key(|wanted| (std::cmp::Reverse((wanted.asked, wanted.last)), wanted.key.to_string()));
         all
     }
+}
+
+/// Whether a stranger's text is one to show: short, and without characters that nobody sees or that turn the text around.
+fn is_shown(text: &str) -> bool {
+    text.len() <= NAME_LIMIT && !text.chars().any(|character| character.is_control() || is_invisible(character))
 }
 
 #[cfg(test)]
@@ -113,6 +124,19 @@ mod tests {
         let first = list.first().unwrap();
         assert_eq!((&first.key, first.name.as_deref()), (&key(7), Some("app.pdb")));
         assert!((500..=1000).contains(&first.asked), "{}", first.asked);
+    }
+
+    #[test]
+    fn what_nobody_could_read_is_not_kept() {
+        let wanted = WantedIds::default();
+        for name in ["app\u{202e}exe.fdp", "a\0b", "a\nb", "\u{200b}", &"x".repeat(NAME_LIMIT)] {
+            wanted.count(&Key::image(name, "5f3a1b2c1f000"), None);
+        }
+        assert!(wanted.list(|_| true).is_empty());
+        wanted.count(&key(1), Some("app\u{202e}bdp.exe"));
+        wanted.count(&Key::image("Größe.dll", "5f3a1b2c1f000"), None);
+        let list = wanted.list(|_| true);
+        assert!(list.len() == 2 && list.iter().all(|wanted| wanted.name.is_none()), "{list:?}");
     }
 
     #[test]

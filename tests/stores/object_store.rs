@@ -104,6 +104,38 @@ fn a_server_goes_on_as_far_as_it_can_while_the_object_store_is_away() {
     publish(root.path(), &running.address, "app", 3);
 }
 
+/// One that is stopped takes connections and says nothing, which is worse than one that is gone.
+#[test]
+fn an_object_store_that_hangs_holds_readers_for_as_long_as_the_operator_says() {
+    let (Some(objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };
+    let root = tempfile::tempdir().unwrap();
+    let blobs = objects.url();
+    let (more, mut environment) = (["--blobs", blobs.as_str()], objects.environment());
+    let writer = server(&root.path().join("writer"), &more, &environment);
+    publish(root.path(), &writer.address, "app", 1);
+    let path = format!("/buildid/{}/debuginfo", id(1));
+    let digest = sha256(&get(&writer.address, &path).body);
+    drop(writer);
+    environment.push(("SYMSEAL_SERVER_S3__SILENCE", "1s".to_owned()));
+    let running = server(&root.path().join("reader"), &more, &environment);
+    assert_eq!(get(&running.address, "/readyz").status, 200);
+    objects.hang(true);
+    let asked = Instant::now();
+    let away = get(&running.address, &format!("/v2/app/blobs/{digest}"));
+    assert_eq!((away.status, away.header("retry-after")), (503, vec!["5"]), "{away:?}");
+    assert!(asked.elapsed() < Duration::from_secs(12), "{:?}", asked.elapsed());
+    std::thread::sleep(Duration::from_millis(1100));
+    let asked = Instant::now();
+    assert!(breaks(&running.address, &path));
+    assert!(asked.elapsed() < Duration::from_secs(12), "{:?}", asked.elapsed());
+    std::thread::sleep(Duration::from_millis(1100));
+    let ready = get(&running.address, "/readyz");
+    let body = String::from_utf8_lossy(&ready.body).into_owned();
+    assert!(ready.status == 503 && body.contains("object store") && !body.contains("database"), "{body}");
+    objects.hang(false);
+    wait_until("the server recovers", || get(&running.address, &path).status == 200);
+}
+
 #[test]
 fn the_cache_stays_within_its_bound_and_evicted_files_come_again() {
     let (Some(objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };

@@ -73,6 +73,13 @@ impl ObjectServer {
         }
     }
 
+    /// Stops it in its work, or lets it go on.
+    pub(crate) fn hang(&self, hangs: bool) {
+        let signal = if hangs { "-STOP" } else { "-CONT" };
+        let id = self.server.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
     /// What `symseal serve --blobs` takes.
     pub(crate) fn url(&self) -> String {
         format!("s3://{BUCKET}/team/one")

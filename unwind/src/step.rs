@@ -251,8 +251,12 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let origin = Self::origin(rule, cfa);
         // A function that popped its own return address, or never pushed it, may have its CFA right at the stack pointer.
         let popped = state.exact && matches!(return_address, Some(ReturnAddress::InRegister(_)));
-        if cfa < state.sp || (cfa == state.sp && !popped) {
-            return stop(StopReason::StackNotRising);
+        let mut sp = state.sp;
+        if cfa < sp || (cfa == sp && !popped) {
+            sp = match self.live_fp() {
+                Some(fp) if rule.kind() == Some(Kind::Fp) && self.has_lost_its_stack() => fp,
+                _ => return stop(StopReason::StackNotRising),
+            };
         }
         if !cfa.is_multiple_of(Self::WORD as u64) {
             return stop(StopReason::Misaligned);
@@ -272,9 +276,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             Saved::Unknown => Ok(None),
             Saved::At(words) => match if rule.slots_on_fp() { self.live_fp() } else { Some(origin) } {
                 None => Err(StopReason::RegisterUnknown),
-                Some(base) if state.exact && is_stale(rule, Self::slot(base, words), state.sp, cfa) => {
-                    Ok(self.kept_fp())
-                }
+                Some(base) if state.exact && is_stale(rule, Self::slot(base, words), sp, cfa) => Ok(self.kept_fp()),
                 Some(base) => self.read(Self::slot(base, words)).map(Some).ok_or(StopReason::TruncatedStack),
             },
         };
@@ -286,6 +288,13 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             }
             (Err(reason), _) | (_, Err(reason)) => stop(reason),
         }
+    }
+
+    /// Whether the stack pointer of the thread, where it stopped, points to nothing that can be read: it was overwritten, and what does not rest on it
+    /// still holds.
+    #[inline(never)]
+    fn has_lost_its_stack(&self) -> bool {
+        self.state.exact && self.state.method == UnwindMethod::Context && self.read(self.state.sp).is_none()
     }
 
     /// The interrupted frame: every register comes from the context that the kernel saved. The stack pointer may be anywhere,

@@ -77,6 +77,10 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 Some(_) if self.settings.scan && Self::MACHINE.link.is_none() => self.by_frame_pointer(budget),
                 // The call at the return address leads right here.
                 Some((_, Evidence::CallsHere { .. })) => by_leaf(UnwindMethod::Leaf),
+                // Where nothing is known to be, as behind a wild pointer, nothing has run.
+                Some((pc, Evidence::Calls)) if !self.modules.holds(state.pc) && self.is_called_from_own_frame(pc) => {
+                    by_leaf(UnwindMethod::Leaf)
+                }
                 // Another word may be the right one: this one may be left over from an earlier call, and the frame pointer may be that of
                 // a function further out.
                 Some((_, Evidence::Calls)) if self.may_be_framed(budget) || self.is_called_further_out(budget) => {
@@ -213,6 +217,21 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             0 => self.is_in_chain(),
             _ => self.modules.holds(pc.wrapping_sub(1)) && self.may_have_called(pc, budget),
         })
+    }
+
+    /// Whether the frame record is that of the function that `pc` returns to: by its rule it is there, and it was called directly by what the record
+    /// returns to. Then the present function has none.
+    #[inline(never)]
+    fn is_called_from_own_frame(&self, pc: u64) -> bool {
+        let lookup = pc.wrapping_sub(1);
+        let (rule, _) = self.modules.locate_once(lookup);
+        let (Some(recorded), Some(fp)) = (self.recorded(), self.live_fp()) else { return false };
+        let Some(ReturnAddress::AtCfa(at)) = rule.return_address() else { return false };
+        let cfa = Self::MACHINE.add(fp, rule.offset() * Self::WORD);
+        let is_there = rule.kind() == Some(Kind::Fp)
+            && Self::slot(Self::origin(rule, cfa), at) == Self::slot(recorded.record_end, -1);
+        let start = self.modules.record_at(lookup).map(|(start, _)| Call::To(start));
+        is_there && start.is_some() && self.call_to(recorded.pc) == start
     }
 
     /// Whether a chain of frame pointers led here: then it has a root. Without one, the register holds anything.

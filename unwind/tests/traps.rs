@@ -344,6 +344,24 @@ fn t8_a_return_address_may_be_the_first_byte_after_its_module() {
 }
 
 #[test]
+fn t15_what_does_not_rest_on_a_stack_pointer_that_was_overwritten_still_holds() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // CFA = rbp + 16, rbp saved below the return address; the end.
+    section.fde(0x1000, 0x10, &[vec![0x0c, 6, 16], saved(6, 2)]).fde(0x1010, 0x10, &[vec![0x0c, 6, 16], saved(6, 2)]);
+    section.fde(0x1020, 0x10, &[end()]);
+    let table = section.compile().bytes;
+    let process = Process::new(&table);
+    let words = [(SP, SP + 32), (SP + 8, at(0x1014)), (SP + 32, 7), (SP + 40, at(0x1024))];
+    let memory = Words::default().with(&words);
+    let pcs = |sp, svma| process.pcs(&Registers { sp, fp: SP, ..registers(svma) }, &memory);
+    let whole = (vec![0x1004, 0x1014, 0x1024], StopReason::EndOfStack);
+    assert_eq!(pcs(SP - 16, 0x1004), whole);
+    assert_eq!(pcs(0x1122_3344_5566_7788, 0x1004), whole);
+    // One that can be read is another stack's, or what was there is no frame of it.
+    assert_eq!(pcs(SP + 40, 0x1004).1, StopReason::StackNotRising);
+}
+
+#[test]
 fn t15_a_stack_that_does_not_rise_or_is_askew_ends_the_walk() {
     let mut section = EhFrame::new("zR", AT_ENTRY);
     // CFA = rbp + 16 and CFA = rax + 0.
@@ -353,7 +371,8 @@ fn t15_a_stack_that_does_not_rise_or_is_askew_ends_the_walk() {
     let stop = |svma, fp, rax| {
         let mut registers = Registers { fp, ..registers(svma) };
         registers.general[0] = rax;
-        process.pcs(&registers, &Words::default().with(&[(SP + 8, at(0x1004)), (fp.wrapping_add(8), at(0x1004))])).1
+        let words = [(SP, 1), (SP + 8, at(0x1004)), (fp.wrapping_add(8), at(0x1004))];
+        process.pcs(&registers, &Words::default().with(&words)).1
     };
     assert_eq!(stop(0x1004, SP - 16, None), StopReason::StackNotRising);
     assert_eq!(stop(0x1004, SP, None), StopReason::StackNotRising, "the second frame has the same CFA as the first");

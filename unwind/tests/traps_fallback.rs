@@ -246,6 +246,34 @@ fn t16_a_frame_pointer_is_believed_where_the_function_that_was_called_makes_the_
     assert_eq!(walk(&code), (vec![0x1810, 0x1015, 0x1095], StopReason::EndOfStack));
 }
 
+#[test]
+fn t16_a_call_to_where_nothing_is_leaves_the_callers_frame_as_it_is() {
+    // A function at 0x1000 whose body counts from rbp, and calls through a pointer before 0x1022; its direct caller, and the end.
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    let body = [advance(4), vec![0x0c, 6, 16], cfi::saved(6, 2)];
+    section.fde(0x1000, 0x40, &body).fde(0x1080, 0x20, &[vec![0x07, 16]]);
+    let (table, mut code) = (section.compile().bytes, code());
+    // It has a jump through a register, which may lead anywhere.
+    code[0x38..0x3a].copy_from_slice(&[0xff, 0xe0]);
+    let walk = |code: &[u8], pc| {
+        let process = Process::with_code(&table, Some((FIRST, code)));
+        let framed = Registers { pc, fp: SP + 0x20, ..registers(0) };
+        let words = [at(0x1022), 8, 9, 10, 0, at(0x1095)];
+        let mut frames = vec![Frame::EMPTY; 16];
+        let walk =
+            unwind_with(&process.modules, &framed, &stack(&words), &mut Cache::new(), &mut frames, Options::default());
+        frames.truncate(walk.frames);
+        (frames.iter().skip(1).map(|frame| frame.pc.0.wrapping_sub(cfi::BIAS)).collect::<Vec<_>>(), walk.stop)
+    };
+    const WILD: u64 = 0x4141_4141;
+    assert_eq!(walk(&code, WILD), (vec![0x1022, 0x1095], StopReason::EndOfStack));
+    // In code that is there, it may have moved the stack pointer.
+    assert_eq!(walk(&code, at(HERE)).1, StopReason::Ambiguous);
+    // The record is that of another function, which this call led to.
+    code[0x90..0x95].copy_from_slice(&[0x90, 0x90, 0x90, 0xff, 0xd0]);
+    assert_eq!(walk(&code, WILD), (Vec::new(), StopReason::Ambiguous));
+}
+
 /// A word on the stack does not tell the stack pointer of a caller that keeps its return address where it likes.
 #[test]
 fn t16_where_calls_do_not_push_only_a_direct_call_is_evidence_and_one_frame_is_found() {

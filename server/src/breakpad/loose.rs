@@ -17,7 +17,9 @@ use crate::app::App;
 use crate::blobs::BlobDirectory;
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::file_cache::{CacheKey, CachedFile, Note};
-use crate::made_tables::{FileBytes, MadeTable, MappedFile, Origin, made_table, tree_copy};
+use crate::made_tables::{MadeTable, made_table};
+use crate::unbundled::{FileBytes, MappedFile, Unbundled};
+use crate::upstream::Sought;
 
 /// Counts the forms that were written so far: files of an older one are made again.
 const FORM: u32 = 1;
@@ -41,8 +43,9 @@ pub(crate) async fn loose_symbol_file(
     scope: &Scope,
     (guid, age): ([u8; 16], u32),
     id: String,
+    sought: &Sought<'_>,
 ) -> Option<io::Result<CachedFile>> {
-    let table = match made_table(app, scope, guid, age).await? {
+    let table = match made_table(app, scope, (guid, age), sought).await? {
         Ok(table) if table.has_functions() => table,
         Ok(_) => return None,
         Err(error) => return Some(Err(error)),
@@ -52,9 +55,13 @@ pub(crate) async fn loose_symbol_file(
 
 async fn make(app: &App, scope: &Scope, table: MadeTable, id: String) -> io::Result<CachedFile> {
     let debug_id = Table::open(&table).map_err(invalid)?.debug_id();
-    let program = program(app, scope, &debug_id).await?;
+    let program = Unbundled::find(app, scope, &Key::Id(debug_id.clone()), FileKind::Executable);
+    let program = match &program {
+        Some(program) => Some(part(app, program).await?),
+        None => None,
+    };
     let of_program = program.as_ref().map(|part| format!("{} {}", part.sha256, part.name)).unwrap_or_default();
-    let debug = debug_file(app, &table).await?;
+    let debug = part(app, &table.origin).await?;
     let key =
         CacheKey::of(&format!("loose sym {FORM} {} {} {} {id} {of_program}", table.sha256, table.arch, debug.name));
     let (blobs, limit) = (Arc::clone(&app.blobs), app.cache.capacity() / 2);
@@ -62,27 +69,8 @@ async fn make(app: &App, scope: &Scope, table: MadeTable, id: String) -> io::Res
     app.cache.make((&app.pool, &app.making), key, job).await
 }
 
-/// The file that a table was made of.
-async fn debug_file(app: &App, table: &MadeTable) -> io::Result<Part> {
-    let (bytes, name) = match &table.origin {
-        Origin::Loose(file, _) => (FileBytes::Blob(file.digest.clone()), file.name.clone()),
-        Origin::Tree(place) => (FileBytes::Copy(tree_copy(app, place).await?), place.file.clone()),
-    };
-    Ok(Part { bytes, name, sha256: table.source.clone() })
-}
-
-/// The program with this id.
-async fn program(app: &App, scope: &Scope, id: &DebugId) -> io::Result<Option<Part>> {
-    let key = Key::Id(id.clone());
-    if let Some(file) = app.debug_files.find_in(scope, &key, FileKind::Executable) {
-        let sha256 = file.digest.hex().to_owned();
-        // The name of a file of a bundle is its module's.
-        return Ok(Some(Part { bytes: FileBytes::Blob(file.digest), name: file.name, sha256 }));
-    }
-    let places = app.trees.get().filter(|_| scope.is_everything()).map(|trees| trees.find(&key, FileKind::Executable));
-    let Some(place) = places.into_iter().flatten().next() else { return Ok(None) };
-    let (sha256, name) = (place.sha256(), place.file.clone());
-    Ok(Some(Part { bytes: FileBytes::Copy(tree_copy(app, &place).await?), name, sha256 }))
+async fn part(app: &App, file: &Unbundled) -> io::Result<Part> {
+    Ok(Part { bytes: file.bytes(app).await?, name: file.name().to_owned(), sha256: file.sha256() })
 }
 
 fn write(

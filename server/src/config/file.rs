@@ -12,8 +12,8 @@ use serde::{Deserialize, Deserializer};
 use toml::{Table, Value};
 
 use super::{
-    AccessConfig, BLOB_CACHE_BYTES, BlobsConfig, Config, ConfigError, LimitsConfig, QuotaConfig, RetentionConfig,
-    STOP_WITHIN, TlsConfig, parse_address, parse_duration,
+    AccessConfig, BLOB_CACHE_BYTES, BLOB_SILENCE, BlobsConfig, Config, ConfigError, LimitsConfig, QuotaConfig,
+    RetentionConfig, STOP_WITHIN, TlsConfig, parse_address, parse_duration,
 };
 use crate::access::OidcIssuer;
 use crate::objects::ParseBlobsUrlError;
@@ -62,6 +62,8 @@ struct S3Section {
     region: Option<String>,
     ca: Option<PathBuf>,
     cache_mib: Option<u64>,
+    #[serde(deserialize_with = "duration")]
+    silence: Option<Duration>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -70,6 +72,7 @@ struct AccessSection {
     mode: Option<Mode>,
     #[serde(deserialize_with = "prefixes")]
     anonymous_read: Vec<Prefix>,
+    cors: Option<bool>,
     oidc: Vec<OidcIssuer>,
 }
 
@@ -212,6 +215,8 @@ impl ConfigFile {
             }
             Some(Mode::Open) | None => AccessConfig::Open,
         };
+        // Where everybody who reaches the server may do everything, whoever makes a page should not read by another's browser.
+        let cors = self.access.cors.unwrap_or(access != AccessConfig::Open);
         let oidc = self.access.oidc.clone();
         let problem = match access {
             AccessConfig::Open if !oidc.is_empty() => {
@@ -251,6 +256,7 @@ impl ConfigFile {
         let (quotas, retention) = (self.quotas()?, self.retention()?);
         Ok(Config {
             access,
+            cors,
             oidc,
             public_url,
             tls,
@@ -319,10 +325,10 @@ impl ConfigFile {
     /// # Errors
     /// [`ConfigError::Setting`] where it is no URL of one, or where there is none to be reached.
     pub fn blobs(&self) -> Result<Option<BlobsConfig>, ConfigError> {
-        let S3Section { endpoint, region, ca, cache_mib } = self.s3.clone();
+        let S3Section { endpoint, region, ca, cache_mib, silence } = self.s3.clone();
         let wrong = |setting, problem: String| ConfigError::Setting { setting, problem };
         let Some(url) = &self.blobs else {
-            if endpoint.is_some() || region.is_some() || ca.is_some() || cache_mib.is_some() {
+            if endpoint.is_some() || region.is_some() || ca.is_some() || cache_mib.is_some() || silence.is_some() {
                 return Err(wrong("s3", "expected blobs = \"s3://BUCKET/PREFIX\" with it".into()));
             }
             return Ok(None);
@@ -334,7 +340,14 @@ impl ConfigFile {
         let cache_bytes = cache_mib.map_or(BLOB_CACHE_BYTES, |mib| mib.saturating_mul(1 << 20));
         // As Amazon's own programs name it.
         let ca = ca.or_else(|| std::env::var_os("AWS_CA_BUNDLE").filter(|file| !file.is_empty()).map(PathBuf::from));
-        Ok(Some(BlobsConfig { url, endpoint, region, ca, cache_bytes }))
+        let silence = silence.unwrap_or(BLOB_SILENCE);
+        if silence.is_zero() {
+            return Err(wrong(
+                "s3.silence",
+                "expected a time such as \"5s\", found none: nothing could be read".into(),
+            ));
+        }
+        Ok(Some(BlobsConfig { url, endpoint, region, ca, silence, cache_bytes }))
     }
 
     /// Takes another object store than the file says.
@@ -498,6 +511,7 @@ mod tests {
         assert_eq!(config.public_url.as_deref(), Some("https://symbols.example.org"));
         let AccessConfig::Tokens { anonymous_read } = config.access else { panic!("open") };
         assert_eq!(anonymous_read.len(), 2);
+        assert!(config.cors, "what strangers may read, pages may read");
         assert_eq!(config.limits.burst, Some(200));
         let quotas = config.quotas.iter().map(|quota| (quota.prefix.to_string(), quota.bytes, quota.bundles));
         let expected = [("team".to_owned(), Some(50 << 30), Some(200)), ("*".to_owned(), Some(1 << 40), None)];

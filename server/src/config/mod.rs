@@ -37,6 +37,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Who may do what.
     pub access: AccessConfig,
+    /// Whether pages of other origins, which a browser shows, may read what debuginfod clients may.
+    pub cors: bool,
     /// CI systems whose identity tokens are taken, where callers show tokens.
     pub oidc: Vec<OidcIssuer>,
     /// Where clients reach the server, such as `https://symbols.example.org`, when that is not where it listens: what
@@ -64,6 +66,7 @@ impl Config {
             blobs: None,
             listen,
             access: AccessConfig::default(),
+            cors: false,
             oidc: Vec::new(),
             public_url: None,
             tls: None,
@@ -89,9 +92,14 @@ pub struct BlobsConfig {
     pub region: Option<String>,
     /// A PEM file with the CA that vouches for it, beside those of the system; by default what `AWS_CA_BUNDLE` names.
     pub ca: Option<PathBuf>,
+    /// How long it may keep silent while somebody waits for what is read from it.
+    pub silence: Duration,
     /// Bytes that cached blobs may fill.
     pub cache_bytes: u64,
 }
+
+/// The default of [`BlobsConfig::silence`].
+pub const BLOB_SILENCE: Duration = Duration::from_secs(5);
 
 /// What cached blobs fill by default, in bytes.
 pub const BLOB_CACHE_BYTES: u64 = 16 << 30;

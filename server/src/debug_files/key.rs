@@ -20,6 +20,9 @@ pub(crate) enum Key {
     Image(Box<str>),
 }
 
+/// Bytes to which SSQP fills up a build-id with zeros.
+const PADDED_BUILD_ID: usize = 20;
+
 /// What the bytes of a key begin with (`docs/formats/ids_index.md`, "Keys").
 const BUILD_ID: u8 = 1;
 const PDB: u8 = 2;
@@ -31,6 +34,20 @@ impl Key {
     /// Of a PE file. Symbol servers fold case.
     pub(crate) fn image(name: &str, code_id: &str) -> Self {
         Self::Image(format!("{}/{}", name.to_lowercase(), code_id.to_lowercase()).into())
+    }
+
+    /// The keys that may be meant: its own, then build-ids shorter than SSQP writes them, the longest first.
+    pub(crate) fn spellings(&self) -> impl Iterator<Item = Self> {
+        let padded = match self {
+            Self::Id(DebugId::BuildId(id)) if id.as_bytes().len() == PADDED_BUILD_ID => id.as_bytes().to_vec(),
+            _ => Vec::new(),
+        };
+        let mut rest = padded;
+        let shorter = std::iter::from_fn(move || {
+            rest.pop_if(|byte| *byte == 0)?;
+            DebugId::from_build_id(&rest).ok().map(Self::Id)
+        });
+        std::iter::once(self.clone()).chain(shorter)
     }
 
     /// The key in the index of ids.

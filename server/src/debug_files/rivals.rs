@@ -55,21 +55,25 @@ pub(crate) struct Contested {
 impl DebugFiles {
     /// The first id for which a claim is a second owner's: a sealed bundle has other bytes for it, no sealed one has these,
     /// as whatever, and none of those that are sealed belongs to the same owner. The same owner is a bundle of the same release name
-    /// that is in the same repository, or that is sealed itself. Blocks.
+    /// that is in the same repository, or that is sealed itself. Where sealed bundles have no file of this kind for the id, it is their owner's
+    /// to bring it, by whatever name: who has a program without its debug information owns what is said of it. Blocks.
     pub(crate) fn second_owner(&self, claim: &Claim<'_>) -> Option<SecondOwner> {
         let known = self.known();
         let shown = self.shown.load();
         claim.files.iter().find_map(|(key, offered)| {
             let id = contestable(key, offered)?;
-            let sealed: Vec<(Candidate, &Bundle)> = others(&shown.layers, &known, key, offered, claim.bundle)
-                .filter(|(_, bundle)| bundle.verdict.is_sealed())
-                .collect();
-            let is_settled = |(candidate, bundle): &(Candidate, &Bundle)| {
-                candidate.digest == offered.digest || is_same_owner(claim, bundle)
+            let sealed = |kind| -> Vec<(Candidate, &Bundle)> {
+                let others = others(&shown.layers, &known, key, (kind, &offered.digest), claim.bundle);
+                others.filter(|(_, bundle)| bundle.verdict.is_sealed()).collect()
             };
-            let (other, bundle) = sealed.first().filter(|_| !sealed.iter().any(is_settled))?;
-            // Its program with all debug information in it is a debug file, too, where the bundle has another one for that.
-            if is_sealed_as_another(&shown.layers, &known, key, offered, claim.bundle) {
+            let of_kind = sealed(offered.kind);
+            let is_new = of_kind.is_empty();
+            let rivals = if is_new { sealed(the_other(offered.kind)) } else { of_kind };
+            let is_own = |(_, bundle): &(Candidate, &Bundle)| {
+                is_same_owner(claim, bundle) || is_new && bundle.repositories.contains(claim.repository)
+            };
+            let (other, bundle) = rivals.first()?;
+            if rivals.iter().any(is_own) || is_sealed_already(&shown.layers, &known, key, offered, claim.bundle) {
                 return None;
             }
             Some(SecondOwner {
@@ -91,7 +95,7 @@ impl DebugFiles {
             let shown = self.shown.load();
             let known = self.known();
             let is_shown = |bundle: &Bundle| super::standing::of(bundle, &known.required).is_some();
-            let mut all = others(&shown.layers, &known, key, offered, &offered.bundle)
+            let mut all = others(&shown.layers, &known, key, (offered.kind, &offered.digest), &offered.bundle)
                 .filter(|(other, bundle)| other.digest != offered.digest && is_shown(bundle));
             let (other, _) = all.next()?;
             let passed_over = if answers.digest == offered.digest { other } else { offered.clone() };
@@ -109,17 +113,22 @@ fn contestable<'a>(key: &'a Key, offered: &Candidate) -> Option<&'a DebugId> {
     }
 }
 
-/// What other bundles offer for a key.
+/// Of the two kinds of files that are contested.
+fn the_other(kind: FileKind) -> FileKind {
+    if kind == FileKind::Debuginfo { FileKind::Executable } else { FileKind::Debuginfo }
+}
+
+/// What other bundles offer for a key as a kind of file, where any of it differs from `digest`.
 fn others<'a>(
     layers: &'a [Layer],
     known: &'a Known,
     key: &Key,
-    offered: &'a Candidate,
+    (kind, digest): (FileKind, &BlobDigest),
     own: &'a BlobDigest,
 ) -> impl Iterator<Item = (Candidate, &'a Bundle)> {
-    let (key, kind) = (key.to_bytes(), kind_code(offered.kind));
+    let (key, kind) = (key.to_bytes(), kind_code(kind));
     // Mostly all have the same bytes, as of a library that many releases bring along.
-    let sha256 = offered.digest.bytes();
+    let sha256 = digest.bytes();
     let differ = layers.iter().any(|layer| layer.has_other(&key, kind, &sha256));
     let all =
         layers.iter().filter(move |_| differ).flat_map(move |layer| layer.find_all(&key, kind).collect::<Vec<_>>());
@@ -129,15 +138,15 @@ fn others<'a>(
     })
 }
 
-/// Whether a sealed bundle has these bytes for a key as another kind of file.
-fn is_sealed_as_another(layers: &[Layer], known: &Known, key: &Key, offered: &Candidate, own: &BlobDigest) -> bool {
+/// Whether a sealed bundle has these bytes for a key, as whichever kind: a program with all debug information in it is a debug file, too.
+fn is_sealed_already(layers: &[Layer], known: &Known, key: &Key, offered: &Candidate, own: &BlobDigest) -> bool {
     let key = key.to_bytes();
-    let kinds = [FileKind::Debuginfo, FileKind::Executable].into_iter().filter(|kind| *kind != offered.kind);
-    let all = kinds.flat_map(|kind| {
-        layers.iter().flat_map(|layer| layer.find_all(&key, kind_code(kind)).collect::<Vec<_>>()).collect::<Vec<_>>()
-    });
-    let mut same = all.filter(|other| other.digest == offered.digest && other.bundle != *own);
-    same.any(|other| known.bundles.get(&other.bundle).is_some_and(|bundle| bundle.verdict.is_sealed()))
+    let kinds = [offered.kind, the_other(offered.kind)].map(kind_code);
+    let mut all = kinds.into_iter().flat_map(|kind| layers.iter().map(move |layer| (layer, kind)));
+    all.any(|(layer, kind)| {
+        let mut same = layer.find_all(&key, kind).filter(|it| it.digest == offered.digest && it.bundle != *own);
+        same.any(|it| known.bundles.get(&it.bundle).is_some_and(|bundle| bundle.verdict.is_sealed()))
+    })
 }
 
 fn is_same_owner(claim: &Claim<'_>, sealed: &Bundle) -> bool {

@@ -215,3 +215,39 @@ fn many_bundles_lie_in_few_layers_and_each_is_found() {
         assert_eq!(files.files_of(&found.bundle).len(), 1);
     }
 }
+
+#[test]
+fn who_sealed_a_program_owns_its_debug_file_and_the_other_way_round() {
+    for (sealed_as, offered_as) in
+        [(FileKind::Executable, FileKind::Debuginfo), (FileKind::Debuginfo, FileKind::Executable)]
+    {
+        let files = DebugFiles::default();
+        let of_kind = |mut new: NewBundle, kind| {
+            new.files[0].1.kind = kind;
+            new
+        };
+        let sealed = of_kind(bundle("sealed", DebugInfo::Full, "app"), sealed_as);
+        files.insert(vec![(sealed.clone(), standing("prod/app", true))]).unwrap();
+        let (here, elsewhere) = (name("prod/app"), name("evil/app"));
+        let rest = of_kind(bundle("the rest", DebugInfo::Full, "rest"), offered_as);
+        let refused = files.second_owner(&claim(&rest, &elsewhere, false)).unwrap();
+        assert_eq!((refused.kind, refused.sealed), (offered_as, file(&sealed).digest));
+        assert!(files.second_owner(&claim(&rest, &elsewhere, true)).is_some(), "another's seal");
+        // Whoever writes to the owner's repository, and whoever may sign for the release.
+        assert!(files.second_owner(&claim(&rest, &here, false)).is_none());
+        let own = of_kind(bundle("the rest", DebugInfo::Full, "app"), offered_as);
+        assert!(files.second_owner(&claim(&own, &elsewhere, true)).is_none());
+        assert!(files.second_owner(&claim(&own, &elsewhere, false)).is_some());
+        // What is sealed already may come again from anywhere, with nothing beside it.
+        let same = of_kind(bundle("sealed", DebugInfo::Full, "evil"), sealed_as);
+        assert!(files.second_owner(&claim(&same, &elsewhere, false)).is_none());
+        let mut with_more = same.clone();
+        with_more.files.extend(rest.files.clone());
+        assert!(files.second_owner(&claim(&with_more, &elsewhere, false)).is_some());
+        // Once the owner has sealed both, only these bytes are taken from others.
+        files.insert(vec![(own.clone(), standing("prod/app", true))]).unwrap();
+        assert!(files.second_owner(&claim(&rest, &elsewhere, false)).is_none(), "the owner's bytes");
+        let third = of_kind(bundle("a third", DebugInfo::Full, "rest"), offered_as);
+        assert!(files.second_owner(&claim(&third, &here, false)).is_some());
+    }
+}

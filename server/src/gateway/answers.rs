@@ -119,7 +119,7 @@ async fn symbols(State(gate): State<Arc<Gate>>, request: Request) -> Response {
             "this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders",
         );
     };
-    let keys: Vec<Key> = target.keys().collect();
+    let keys: Vec<Key> = target.key.spellings().collect();
     gate.whole(&asked, (&keys, target.kind), |name| target.is_called(name), plain_path(path)).await
 }
 

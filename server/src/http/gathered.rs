@@ -12,9 +12,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
+use axum::http::{HeaderValue, header};
+use axum::response::Response;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
@@ -24,10 +27,10 @@ use super::drain;
 const ROOM: usize = 256 << 20;
 
 /// Room is given in parts of so many bytes. What has no more is free: the system's buffers hold as much.
-const PART: usize = 64 << 10;
+pub(super) const PART: usize = 64 << 10;
 
 /// In this time a body brings [`PART`] bytes or its end, and an answer is taken by as much.
-const PACE: Duration = Duration::from_secs(30);
+pub(super) const PACE: Duration = Duration::from_secs(30);
 
 /// The room.
 #[derive(Debug)]
@@ -184,6 +187,19 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// [`answer`](Self::answer) with a value as JSON.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<Response, NoRoom> {
+        // Values of these kinds have a text each.
+        let mut response = Response::new(self.answer(serde_json::to_vec(value).unwrap_or_default())?);
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(response)
+    }
+}
+
 /// A text that is held.
 struct Held {
     text: Mutex<Option<(Vec<u8>, Room)>>,
@@ -289,6 +305,7 @@ mod tests {
         assert_eq!((first.len(), left(&memory)), (1 << 20, 0));
         assert!(matches!(memory.gather(whole(PART + 1), 1 << 20).await, Err(NotGathered::NoRoom(_))));
         assert!(memory.answer(vec![1; PART + 1]).is_err());
+        assert!(memory.json(&"x".repeat(PART)).is_err() && memory.json(&"x".repeat(PART - 2)).is_ok());
         assert_eq!(memory.gather(whole(PART), 1 << 20).await.unwrap().len(), PART);
         let room = first.into_room();
         assert_eq!(left(&memory), 0, "what was made of the body counts in its place");

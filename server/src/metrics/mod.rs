@@ -83,6 +83,7 @@ pub(crate) struct Metrics {
     times: [Histogram; FACES.len()],
     debuginfod: DebuginfodMetrics,
     limited: AtomicU64,
+    audit_lines_lost: AtomicU64,
     blobs_stored: AtomicU64,
     blob_bytes_stored: AtomicU64,
     bundles_published: AtomicU64,
@@ -101,6 +102,11 @@ impl Metrics {
     /// A caller asked for more than it may.
     pub(crate) fn limited(&self) {
         self.limited.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A change was made, and the database did not take its line of the audit log.
+    pub(crate) fn audit_line_lost(&self) {
+        self.audit_lines_lost.fetch_add(1, Ordering::Relaxed);
     }
 
     /// An answer's head was there after a time.
@@ -181,6 +187,7 @@ impl Metrics {
         }
         for (name, kind, value) in [
             ("symseal_requests_limited_total", "counter", self.limited.load(Ordering::Relaxed)),
+            ("symseal_audit_lines_lost_total", "counter", self.audit_lines_lost.load(Ordering::Relaxed)),
             ("symseal_blobs_stored_total", "counter", self.blobs_stored.load(Ordering::Relaxed)),
             ("symseal_blob_bytes_stored_total", "counter", self.blob_bytes_stored.load(Ordering::Relaxed)),
             ("symseal_bundles_published_total", "counter", self.bundles_published.load(Ordering::Relaxed)),

@@ -24,6 +24,8 @@ use object_store::{
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::config::BLOB_SILENCE;
+
 pub(crate) use authority::certificates;
 pub use place::{BlobsUrl, ParseBlobsUrlError};
 
@@ -45,7 +47,7 @@ const COPY_LIMIT: u64 = 5_000_000_000;
 /// Small objects that are read at once when a server starts.
 const READS_AT_ONCE: usize = 32;
 
-/// How long the object store may keep silent within a request.
+/// How long the object store may keep silent within a request that changes something, as of a part on a slow line.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// How long a connection may take to come about.
@@ -66,6 +68,8 @@ pub(crate) struct Reach {
     pub(crate) region: Option<String>,
     /// A PEM file with a CA that vouches for it, beside those of the system.
     pub(crate) ca: Option<PathBuf>,
+    /// How long it may keep silent where somebody waits for what is read.
+    pub(crate) silence: Option<Duration>,
 }
 
 /// A key with the bytes of its object, or why they are not taken.
@@ -75,6 +79,8 @@ type Small = (String, Result<Vec<u8>, String>);
 #[derive(Debug)]
 pub(crate) struct Objects {
     store: Arc<dyn ObjectStore>,
+    /// The same, for those who wait.
+    reading: Arc<dyn ObjectStore>,
     url: BlobsUrl,
     runtime: Handle,
     in_memory: Arc<Semaphore>,
@@ -94,24 +100,28 @@ impl Objects {
             .with_allow_http(true)
             .with_http1_only()
             .with_timeout_disabled()
-            .with_read_timeout(SILENCE)
             .with_connect_timeout(CONNECT);
         for certificate in reach.ca.as_deref().map(certificates).transpose()?.into_iter().flatten() {
             client = client.with_root_certificate(certificate);
         }
         let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
         let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: TRIES_FOR };
-        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&url.bucket).with_client_options(client);
+        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&url.bucket).with_retry(retry);
         if let Some(endpoint) = &reach.endpoint {
             builder = builder.with_endpoint(endpoint);
         }
         if let Some(region) = &reach.region {
             builder = builder.with_region(region);
         }
-        let store = builder.with_retry(retry).build().map_err(|error| error.to_string())?;
+        let silent_for = |silence| {
+            let client = client.clone().with_read_timeout(silence);
+            let store = builder.clone().with_client_options(client).build().map_err(|error| error.to_string())?;
+            Ok::<Arc<dyn ObjectStore>, String>(Arc::new(store))
+        };
+        let (store, reading) = (silent_for(SILENCE)?, silent_for(reach.silence.unwrap_or(BLOB_SILENCE))?);
         let in_memory = Arc::new(Semaphore::new(PARTS_IN_MEMORY));
         let (url, runtime) = (url.clone(), Handle::current());
-        Ok(Self { store: Arc::new(store), url, runtime, in_memory, failed: Mutex::default() })
+        Ok(Self { store, reading, url, runtime, in_memory, failed: Mutex::default() })
     }
 
     /// Where it is.
@@ -220,7 +230,7 @@ impl Objects {
 
     /// Gives an object's bytes to `take` as they come; whether there is one.
     pub(crate) fn read(&self, key: &str, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
-        let Some(found) = self.ask("get", key, self.store.get(&self.path(key)))? else { return Ok(false) };
+        let Some(found) = self.ask("get", key, self.reading.get(&self.path(key)))? else { return Ok(false) };
         let mut chunks = found.into_stream();
         while let Some(chunk) = self.runtime.block_on(chunks.next()) {
             take(&chunk.map_err(|error| self.failed("get", key, &error))?)?;
@@ -253,12 +263,12 @@ impl Objects {
 
     /// Bytes of an object; `None` where there is none.
     pub(crate) fn size(&self, key: &str) -> io::Result<Option<u64>> {
-        Ok(self.ask("find", key, self.store.head(&self.path(key)))?.map(|meta| meta.size))
+        Ok(self.ask("find", key, self.reading.head(&self.path(key)))?.map(|meta| meta.size))
     }
 
     /// When an object was written; `None` where there is none.
     pub(crate) fn modified(&self, key: &str) -> io::Result<Option<SystemTime>> {
-        Ok(self.ask("find", key, self.store.head(&self.path(key)))?.map(|meta| meta.last_modified.into()))
+        Ok(self.ask("find", key, self.reading.head(&self.path(key)))?.map(|meta| meta.last_modified.into()))
     }
 
     /// Those of some keys under which there is an object, asked for many at once.

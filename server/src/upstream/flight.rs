@@ -12,6 +12,7 @@ use futures_util::stream::{self, FuturesUnordered};
 use tempfile::NamedTempFile;
 use tokio::sync::watch;
 
+use super::packed::{Unpacked, unpack};
 use super::server::{Answer, Incoming, UpstreamServer};
 use super::{Expected, Hops, Upstreams, Wanted};
 use crate::blobs::{Algorithm, Hasher};
@@ -221,7 +222,7 @@ impl Upstreams {
     }
 
     async fn store(&self, key: &CacheKey, wanted: &Wanted, incoming: Incoming, pilot: &Pilot) -> Result<u64, String> {
-        let Incoming { length, sha256: said, headers, start, mut rest } = incoming;
+        let Incoming { is_packed, length, sha256: mut said, headers, start, mut rest } = incoming;
         let limit = self.cache.capacity() / 2;
         let too_large = || format!("it has more than {limit} bytes, half of the cache");
         if length.is_some_and(|length| length > limit) {
@@ -235,17 +236,32 @@ impl Upstreams {
         });
         let (mut receiving, reading) = begun.await.map_err(text)?.map_err(text)?;
         receiving = self.append(receiving, start, length).await?;
-        let _ = pilot.cargo.set(Cargo { file: reading, length, headers: headers.clone().into() });
-        pilot.progress.send_replace(Progress::Streaming { bytes: receiving.shown() });
+        // Nobody can be shown anything of what has to be unpacked first.
+        let show = |bytes| {
+            if !is_packed {
+                pilot.progress.send_replace(Progress::Streaming { bytes });
+            }
+        };
+        if !is_packed {
+            let _ = pilot.cargo.set(Cargo { file: reading, length, headers: headers.clone().into() });
+        }
+        show(receiving.shown());
         while let Some(chunk) = rest.next().await {
             receiving = self.append(receiving, chunk?, length).await?;
             if receiving.bytes > limit {
                 return Err(too_large());
             }
-            pilot.progress.send_replace(Progress::Streaming { bytes: receiving.shown() });
+            show(receiving.shown());
         }
         if let Some(length) = length.filter(|length| *length != receiving.bytes) {
             return Err(format!("expected {length} bytes, found {}", receiving.bytes));
+        }
+        if is_packed {
+            said = None;
+            let reading;
+            (receiving, reading) = self.unpacked(receiving, limit).await?;
+            let length = Some(receiving.bytes);
+            let _ = pilot.cargo.set(Cargo { file: reading, length, headers: headers.clone().into() });
         }
         let bytes = receiving.bytes;
         let (cache, key, expected) = (Arc::clone(&self.cache), key.clone(), wanted.expected.clone());
@@ -256,6 +272,21 @@ impl Upstreams {
             return Err(format!("sha256:{sha256} is taken down here"));
         }
         Ok(bytes)
+    }
+
+    /// What lies in a cabinet that has come, and its file for those who read.
+    async fn unpacked(&self, packed: Receiving, limit: u64) -> Result<(Receiving, Arc<File>), String> {
+        let cache = Arc::clone(&self.cache);
+        let job = move || {
+            let mut cabinet = packed.file.reopen()?;
+            let unpacked = match unpack(&mut cabinet, &cache, limit)? {
+                Ok(Unpacked { file, hasher, bytes }) => Receiving { file, hasher, bytes },
+                Err(why) => return Ok(Err(why)),
+            };
+            let reading = Arc::new(unpacked.file.reopen()?);
+            Ok::<_, io::Error>(Ok((unpacked, reading)))
+        };
+        self.making.run(job).await.map_err(text)?.map_err(text)?
     }
 
     async fn append(&self, mut receiving: Receiving, chunk: Bytes, length: Option<u64>) -> Result<Receiving, String> {

@@ -11,8 +11,11 @@ mod flight;
 mod hops;
 mod metadata;
 mod pace;
+mod packed;
 mod server;
 mod silence;
+mod sought;
+mod wanted;
 
 pub(crate) use breaker::{Admission, Breaker};
 pub(crate) use check::Expected;
@@ -22,6 +25,8 @@ pub(crate) use flight::{Flight, Pilot, Progress};
 pub(crate) use hops::{Hops, TOO_MANY as TOO_MANY_HOPS};
 pub(crate) use metadata::ToldFile;
 pub(crate) use silence::{Unanswered, answered};
+pub(crate) use sought::{Sought, UpstreamAway};
+pub(crate) use wanted::Wanted;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -38,17 +43,6 @@ use server::UpstreamServer;
 
 /// Files that are known to be absent, and those that a server did not bring; beyond that the memory starts anew.
 const REMEMBERED: usize = 100_000;
-
-/// What is wanted of upstreams.
-#[derive(Debug, Clone)]
-pub(crate) struct Wanted {
-    /// What the file is, for the cache: two files differ in it.
-    pub(crate) name: String,
-    /// Path and query below a base URL, as it is sent.
-    pub(crate) path: String,
-    /// What the file must be.
-    pub(crate) expected: Expected,
-}
 
 /// What upstreams have.
 pub(crate) enum Outcome {
@@ -72,6 +66,8 @@ pub(crate) struct Upstreams {
     patience: Patience,
     /// Questions that all servers are asked which files they have.
     asking: Semaphore,
+    /// Debug files for those who name addresses.
+    bringing: Semaphore,
     cache: Arc<FileCache>,
     taken_down: Arc<TakenDown>,
     pool: Pool,
@@ -105,6 +101,7 @@ impl Upstreams {
             http: server::client(patience)?,
             patience,
             asking: Semaphore::new(metadata::AT_ONCE),
+            bringing: Semaphore::new(sought::AT_ONCE),
             cache,
             taken_down,
             pool,

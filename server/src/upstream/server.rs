@@ -11,6 +11,7 @@ use reqwest::{Client, StatusCode, header};
 use super::breaker::{Admission, Breaker};
 use super::hops::TOO_MANY;
 use super::pace::paced;
+use super::packed::is_cabinet;
 use super::silence::{Unanswered, answered};
 use super::{Hops, Wanted};
 use crate::access::hide_tokens;
@@ -72,6 +73,8 @@ pub(super) enum Answer {
 
 /// A file on its way in.
 pub(super) struct Incoming {
+    /// Whether it lies in a cabinet, of which all that follows is said.
+    pub(super) is_packed: bool,
     /// Bytes of the whole, where it says so.
     pub(super) length: Option<u64>,
     /// SHA-256 of the file in hex, where it says so.
@@ -96,14 +99,27 @@ impl UpstreamServer {
         Ok(Self { base, name: name_of(&parsed), breaker: Breaker::new(patience.pause), patience })
     }
 
-    /// Asks for a file, unless the server is dead.
+    /// Asks for a file, unless the server is dead; where it has none, for its packed form.
     pub(super) async fn ask(self: Arc<Self>, http: Client, wanted: Wanted, hops: Hops) -> Answer {
-        let response = match self.respond(&http, &wanted.path, &hops).await {
+        match (self.ask_at(&http, &wanted.path, (&wanted, false), &hops).await, &wanted.packed) {
+            (Answer::Absent, Some(path)) => self.ask_at(&http, path, (&wanted, true), &hops).await,
+            (answer, _) => answer,
+        }
+    }
+
+    async fn ask_at(
+        self: &Arc<Self>,
+        http: &Client,
+        path: &str,
+        (wanted, is_packed): (&Wanted, bool),
+        hops: &Hops,
+    ) -> Answer {
+        let response = match self.respond(http, path, hops).await {
             Ok(response) => response,
             Err(why) => return Answer::Failed(why),
         };
         match response.status() {
-            StatusCode::OK => self.receive(response, &wanted).await,
+            StatusCode::OK => self.receive(response, wanted, is_packed).await,
             StatusCode::NOT_FOUND | StatusCode::GONE => {
                 self.breaker.lives();
                 let said = tokio::time::timeout(self.patience.stall, short_text(response)).await;
@@ -168,7 +184,7 @@ impl UpstreamServer {
         Ok(whole)
     }
 
-    async fn receive(&self, response: reqwest::Response, wanted: &Wanted) -> Answer {
+    async fn receive(&self, response: reqwest::Response, wanted: &Wanted, is_packed: bool) -> Answer {
         if let Some(coding) = response.headers().get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
             return Answer::Failed(format!("{} sent {coding:?}, which was not asked for", self.name));
         }
@@ -192,11 +208,15 @@ impl UpstreamServer {
             }
         }
         self.breaker.lives();
-        if let Some(why) = wanted.expected.refuses_start(&start) {
+        let refused = match is_packed {
+            true => (!is_cabinet(&start)).then(|| "expected a cabinet".to_owned()),
+            false => wanted.expected.refuses_start(&start),
+        };
+        if let Some(why) = refused {
             tracing::warn!(upstream = self.name, path = wanted.path, why, "an upstream sent something else");
             return Answer::Failed(format!("{}: {why}", self.name));
         }
-        Answer::File(Box::new(Incoming { length, sha256, headers, start: start.freeze(), rest }))
+        Answer::File(Box::new(Incoming { is_packed, length, sha256, headers, start: start.freeze(), rest }))
     }
 
     /// Notes that the server gave no answer; what is said of that.

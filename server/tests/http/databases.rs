@@ -65,7 +65,21 @@ async fn a_database_that_is_restarted_stops_no_reader_and_the_server_recovers() 
     }
     let body = http().get(server.url("/readyz")).send().await.unwrap();
     assert_eq!(body.status(), StatusCode::SERVICE_UNAVAILABLE);
-    assert!(!body.text().await.unwrap().contains(PASSWORD));
+    let body = body.text().await.unwrap();
+    assert!(
+        body.contains("the server's database does not answer") || body.contains("the database has not answered"),
+        "{body}"
+    );
+    assert!(!body.contains(PASSWORD) && !body.contains("data directory"), "{body}");
+    // A change that needs no record is done, and its line of the audit log is missed.
+    let lost = async || {
+        let metrics = http().get(server.url("/metrics")).send().await.unwrap().text().await.unwrap();
+        let line = metrics.lines().find_map(|line| line.strip_prefix("symseal_audit_lines_lost_total "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(lost().await, 0);
+    support::put_manifest(&http(), &server, "plain", &serde_json::json!({})).await.unwrap();
+    assert_eq!(lost().await, 1);
     assert_eq!(status(server.url("/healthz")).await.0, StatusCode::OK);
     assert_eq!(status(bundle.clone()).await, (StatusCode::SERVICE_UNAVAILABLE, Some("5".to_owned())));
 

@@ -12,6 +12,7 @@ use reqwest::header::{
 use reqwest::{Method, StatusCode};
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::push;
+use symseal_server::Config;
 
 const PROGRAM: &str = "int twice(int x) { return 2 * x; } int main(void) { return twice(3) - 6; }\n";
 
@@ -61,7 +62,7 @@ async fn an_unstripped_program_answers_both_and_a_stripped_one_only_as_executabl
         "/buildid/abc/debuginfo",
         "/buildid/xyz/executable",
         "/buildid/abcdef01/source/a.c",
-        "/buildid/abcdef01/debuginfo/",
+        "/buildid/abcdef01/debuginfo//",
         "//buildid/abcdef01/debuginfo",
         "/buildid/../buildid/abcdef01/debuginfo/x",
         "/buildid/abcdef01/section/.nothing",
@@ -73,6 +74,50 @@ async fn an_unstripped_program_answers_both_and_a_stripped_one_only_as_executabl
     assert!(fixture.get("/").await.text().await.unwrap().starts_with("debuginfod ("));
     let metrics = fixture.get("/metrics").await.text().await.unwrap();
     assert!(metrics.contains("symseal_build_ids 2\n"), "{metrics}");
+}
+
+/// What a browser asks before it lets a page of another origin read, and what it holds the answer against (Fetch Standard).
+#[tokio::test]
+async fn pages_of_other_origins_read_where_the_operator_lets_them_and_send_no_token() {
+    if !has("cc") {
+        return;
+    }
+    for is_open in [false, true] {
+        let root = tempfile::tempdir().unwrap();
+        let mut config = Config::new(root.path().join("data"), ([127, 0, 0, 1], 0).into());
+        config.cors = is_open;
+        let fixture = Fixture { server: Running::start_as(config).await, http: http(), root };
+        let full = compile(fixture.root.path(), "full", "abcdef01", &["-g"]);
+        publish(&fixture.server, fixture.root.path(), "1", &[&full]).await;
+        for path in
+            ["/buildid/abcdef01/debuginfo", "/s/app/buildid/abcdef01/debuginfo", "/metadata?key=file&value=full"]
+        {
+            let url = fixture.server.url(path);
+            let asked = fixture.http.request(Method::OPTIONS, &url).header("origin", "https://page.example");
+            let asked = asked.header("access-control-request-method", "GET");
+            let asked = asked.header("access-control-request-headers", "range, authorization").send().await.unwrap();
+            let answer = fixture.http.get(&url).header("origin", "https://page.example").send().await.unwrap();
+            let missing = fixture.get("/buildid/abcdef02/debuginfo").await;
+            let allows = |answer: &reqwest::Response| {
+                answer.headers().get("access-control-allow-origin").is_some_and(|origin| origin == "*")
+            };
+            assert_eq!((answer.status(), missing.status()), (StatusCode::OK, StatusCode::NOT_FOUND), "{path}");
+            assert_eq!((allows(&answer), allows(&missing), allows(&asked)), (is_open, is_open, is_open), "{path}");
+            assert!(!asked.headers().contains_key("access-control-allow-credentials"));
+            if !is_open {
+                assert_eq!(asked.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
+                continue;
+            }
+            assert_eq!(asked.status(), StatusCode::NO_CONTENT, "{path}");
+            assert_eq!(asked.headers()["access-control-allow-methods"], "GET, HEAD, OPTIONS");
+            let headers = asked.headers()["access-control-allow-headers"].to_str().unwrap();
+            assert!(headers.contains("range") && !headers.contains("authorization"), "{headers}");
+            assert_eq!(answer.headers()["access-control-expose-headers"], "*");
+        }
+        let url = fixture.server.url("/api/v1/bundles?debug_id=abcdef01");
+        let other = fixture.http.get(&url).header("origin", "https://page.example").send().await.unwrap();
+        assert!(!other.headers().contains_key("access-control-allow-origin"), "the rest is not for pages");
+    }
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ mod made_tables;
 mod metrics;
 #[path = "../../../artifact/tests/msf/mod.rs"]
 mod msf;
+mod named_elsewhere;
 mod oidc;
 mod quotas;
 mod registry;

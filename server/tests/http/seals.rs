@@ -295,6 +295,32 @@ async fn a_second_owner_of_a_sealed_id_is_refused_and_told_of() {
 }
 
 #[tokio::test]
+async fn who_sealed_a_stripped_program_owns_its_debug_file() {
+    if !has("cc") {
+        return;
+    }
+    let mut scene = Scene::new();
+    let server = scene.serve(&[]).await;
+    let sealed = scene.build("app", "abcdef01", "stripped", &["-s"]);
+    scene.seal(&sealed);
+    scene.push(&server, &sealed, "prod/app").await.unwrap();
+    let evil = scene.build("evil", "abcdef01", "with all debug information", &["-g3"]);
+    assert!(scene.push(&server, &evil, "evil/app").await.is_err());
+    let (status, error) = scene.put(&server, &evil, "evil/app", &evil.digest, oci::IMAGE_INDEX).await;
+    assert_eq!(status, StatusCode::CONFLICT, "{error}");
+    assert_eq!(scene.answer(&server, ID).await, None, "nobody says anything of it yet");
+    let alerts = scene.json(&server, "/api/v1/alerts").await;
+    assert_eq!(
+        (&alerts["alerts"][0]["kind"], &alerts["alerts"][0]["file"]),
+        (&"second-owner".into(), &"debuginfo".into())
+    );
+    // Its owner brings what belongs to it.
+    let own = scene.build("app", "abcdef01", "its debug information", &["-g"]);
+    scene.push(&server, &own, "prod/app").await.unwrap();
+    assert!(scene.answer(&server, ID).await.unwrap() == own.file);
+}
+
+#[tokio::test]
 async fn a_second_owner_learns_nothing_of_a_sealed_bundle_that_it_may_not_read() {
     if !has("cc") {
         return;

@@ -15,7 +15,9 @@ use serde_json::Value;
 use symseal_builder::{Options, SourceOptions, SymbolBundleBuilder};
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::push;
-use symseal_server::Origins;
+use symseal_seal::UtcSeconds;
+use symseal_server::tokens::{NewToken, Tokens};
+use symseal_server::{AccessConfig, Config, Origins};
 
 const PROGRAM: &str = "int twice(int x) { return 2 * x; }\nint main(void) { return twice(3) - 6; }\n";
 
@@ -85,6 +87,11 @@ async fn a_source_is_read_out_of_its_pack_where_its_artifact_is_here_and_not_bef
     let too_large = fixture.http.get(&url).header("x-debuginfod-maxsize", "3").send().await.unwrap();
     assert_eq!(too_large.status(), StatusCode::NOT_ACCEPTABLE);
 
+    // A prefix says whose ids are meant: their sources may lie elsewhere.
+    let place = |prefix: &str| format!("/s/{prefix}/buildid/abcdef01/source{}", escaped(source.to_str().unwrap()));
+    assert_eq!(fixture.get(&place("app")).await.text().await.unwrap(), PROGRAM);
+    assert_eq!(fixture.get(&place("app-sources")).await.status(), StatusCode::NOT_FOUND);
+
     // A client that sends the path as it is; another form of the same path; what is not there.
     let name = escaped(source.file_name().unwrap().to_str().unwrap());
     let place = folder.display();
@@ -100,6 +107,34 @@ async fn a_source_is_read_out_of_its_pack_where_its_artifact_is_here_and_not_bef
     if has("debuginfod-find") {
         let found = find(&fixture.server, &folder, &["source", "abcdef01", source.to_str().unwrap()]).await.unwrap();
         assert_eq!(std::fs::read_to_string(found).unwrap(), PROGRAM);
+    }
+}
+
+#[tokio::test]
+async fn sources_in_a_repository_of_their_own_are_for_those_who_may_read_that() {
+    if !has("cc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().canonicalize().unwrap();
+    let (source, binary) = compile(&folder, "full", "abcdef01", &[]);
+    let data = folder.join("data");
+    let server = Running::start(&data).await;
+    publish_with_sources(&server, &folder, "1", &binary, Some("app-sources:1")).await;
+    server.stop().await;
+    let mut config = Config::new(&data, ([127, 0, 0, 1], 0).into());
+    config.access = AccessConfig::Tokens { anonymous_read: vec!["app".parse().unwrap()] };
+    let tokens = Tokens::open(&data, None).await.unwrap();
+    let server = Running::start_as(config).await;
+    let grants = vec!["read:app".parse().unwrap(), "read:app-sources".parse().unwrap()];
+    let new = NewToken { name: "t".into(), created: UtcSeconds(1), expires: None, grants, keys: Vec::new() };
+    let reader = tokens.create(new).await.unwrap().0.expose().to_owned();
+    for prefix in ["", "/s/app"] {
+        let url = server.url(&format!("{prefix}/buildid/abcdef01/source{}", escaped(source.to_str().unwrap())));
+        let stranger = http().get(&url).send().await.unwrap();
+        assert_eq!(stranger.status(), StatusCode::NOT_FOUND, "{prefix}");
+        let answer = http().get(&url).bearer_auth(&reader).send().await.unwrap();
+        assert_eq!(answer.text().await.unwrap(), PROGRAM, "{prefix}");
     }
 }
 

@@ -109,8 +109,24 @@ async fn an_elf_file_and_its_debug_file_are_found_by_ssqp_keys_also_with_a_short
             assert_eq!(answer.bytes().await.unwrap(), std::fs::read(file).unwrap(), "{path}");
         }
     }
+    let wanted = async || {
+        let told: Value = fixture.get("/api/v1/wanted").await.json().await.unwrap();
+        let ids = told["wanted"].as_array().unwrap().iter().map(|wanted| wanted["id"].as_str().unwrap().to_owned());
+        ids.collect::<Vec<String>>()
+    };
+    // An id that is here is not missed, however it is written; nor is what a stranger makes up for others to read.
+    let padded = format!("{:0<40}", "0102030405060708");
+    for path in [
+        "/symbols/a%E2%80%AEfdp.exe/5f3a1b2c1f000/a%E2%80%AEfdp.exe".to_owned(),
+        format!("/symbols/{0}/5f3a1b2c1f000/{0}", "x".repeat(300)),
+        format!("/buildid/{padded}/executable"),
+    ] {
+        assert_eq!(fixture.get(&path).await.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    assert_eq!(wanted().await, Vec::<String>::new());
     let unknown = format!("/symbols/_.debug/elf-buildid-sym-{}/_.debug", "ab".repeat(20));
     assert_eq!(fixture.get(&unknown).await.status(), StatusCode::NOT_FOUND);
+    assert_eq!(wanted().await, ["ab".repeat(20)]);
 }
 
 #[tokio::test]

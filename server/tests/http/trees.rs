@@ -534,6 +534,9 @@ async fn debuginfod_answers_alike_over_the_same_tree() {
         wait(&http, &server, path, StatusCode::OK).await;
         let theirs = ask(path).await.unwrap_or_else(|| panic!("debuginfod has no {path}"));
         assert!(get(&http, &server, path).await.1 == theirs, "{path}");
+        // A slash too many is none to either.
+        let path = &format!("{path}/");
+        assert!(get(&http, &server, path).await.1 == theirs && ask(path).await.unwrap() == theirs, "{path}");
     }
     let mut find = Command::new("debuginfod-find");
     find.args(["debuginfo", "aaaa0003"])

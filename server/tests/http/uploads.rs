@@ -47,6 +47,34 @@ impl Fixture {
     }
 }
 
+/// Both at once, as each takes the half minute that a body has to come on.
+#[tokio::test]
+async fn an_upload_that_does_not_come_on_is_ended_and_a_session_goes_on_from_where_it_was() {
+    use tokio::io::AsyncReadExt;
+    let fixture = Fixture::new().await;
+    let session = fixture.session().await;
+    let send = async |method: &str, path: &str| {
+        let mut stream = tokio::net::TcpStream::connect(fixture.server.address).await.unwrap();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let read = stream.read_to_end(&mut answer);
+        tokio::time::timeout(std::time::Duration::from_secs(60), read)
+            .await
+            .expect("no answer within a minute")
+            .unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    let (blob, file) = tokio::join!(send("PATCH", &session), send("PUT", "/api/v1/symbols?name=app.debug"));
+    for answer in [&blob, &file] {
+        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("too slowly"), "{answer}");
+    }
+    let status = fixture.status(&session).await;
+    assert_eq!(status.headers()[RANGE], "0-2", "what came counts");
+    let whole = Digest::of(b"abcdef");
+    assert_eq!(fixture.put(&session, &whole, b"def").await.status(), StatusCode::CREATED);
+}
+
 fn location(response: &Response) -> String {
     let location = response.headers()[LOCATION].to_str().unwrap();
     assert!(location.starts_with("/v2/"), "a location must be relative: {location}");

@@ -1,8 +1,9 @@
 //! `symseal bundle export`: trees of files that debuggers read, and that any static web server serves.
 
+mod sources;
 mod tree;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use serde_json::json;
 use symseal_bundle::{Bundle, Digest, FileEntry, Hasher};
 use tempfile::TempPath;
 
+use self::sources::{Packs, SourceFiles};
 use self::tree::{Content, Place, Tree};
 use crate::bundle_ref;
 use crate::exit::Answer;
@@ -41,12 +43,14 @@ visible whole; a file with other bytes in its place is left as it is and named (
 not looked at: symseal bundle verify does that, and debuggers do not.
 
 --debuginfod has debuginfo, executable and the section .gdb_index, which gdb may ask for before the whole; other sections are in the files.
+It has source/PATH too, of the sources that lie beside the bundle (symseal bundle pull REF.sources --output BUNDLE), for whoever reads the tree:
+--without-sources leaves them out. PATH is as web servers have it that decode, and take dots and doubled slashes for what they are (nginx).
 --symstore has PE files and PDBs as WinDbg asks for them, ELF and Mach-O files by SSQP's keys, and everything in lower case too, as web
 servers tell cases apart. --lldb has .build-id for ELF files, dSYM bundles, and their UUIDs in folders (DBGFileMappedPaths).")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
     bundle: String,
-    /// buildid/ID/debuginfo and executable, as debuginfod clients ask.
+    /// buildid/ID/debuginfo, executable and source/PATH, as debuginfod clients ask.
     #[arg(long, value_name = "DIR")]
     debuginfod: Option<PathBuf>,
     /// app.pdb/GUID and age/app.pdb and its kin, as symbol server clients ask.
@@ -58,6 +62,9 @@ pub struct Args {
     /// .build-id, dSYM bundles and UUID folders, as lldb looks.
     #[arg(long, value_name = "DIR")]
     lldb: Option<PathBuf>,
+    /// Write no sources into the tree of --debuginfod.
+    #[arg(long, requires = "debuginfod")]
+    without_sources: bool,
     /// Copy files also where they could be hard links.
     #[arg(long)]
     copy: bool,
@@ -96,6 +103,16 @@ pub fn run(args: &Args) -> Result<Answer> {
         let found = tree.places(&bundle).with_context(|| format!("bundle {}", args.bundle))?;
         places.extend(found.into_iter().map(|place| (dir.clone(), place)));
     }
+    let mut left_out = None;
+    if let Some(dir) = args.debuginfod.as_ref().filter(|_| !args.without_sources) {
+        match SourceFiles::of(&bundle).with_context(|| format!("bundle {}", args.bundle))? {
+            None => {}
+            Some(Err(digest)) => left_out = Some(digest),
+            Some(Ok(sources)) => places.extend(sources.places(&bundle)?.into_iter().map(|place| (dir.clone(), place))),
+        }
+    }
+    let is_source = |place: &Place| matches!(place.content, Content::Source(..));
+    let sources = places.iter().filter(|(_, place)| is_source(place)).count();
     if places.is_empty() {
         bail!("bundle {}: it has no file that such a tree holds", args.bundle);
     }
@@ -134,7 +151,14 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
     let bar = bytes_bar("exporting");
     bar.inc_length(missing.iter().map(|(_, place)| place.bytes).sum());
-    let mut export = Export { bundle: &bundle, copies: args.copy, compared: HashSet::new(), done };
+    let mut export = Export {
+        bundle: &bundle,
+        copies: args.copy,
+        compared: HashSet::new(),
+        written: HashMap::new(),
+        packs: Packs::default(),
+        done,
+    };
     for (dir, place) in &missing {
         bar.set_message(visible(&place.path));
         let target = dir.join(&place.path);
@@ -147,10 +171,20 @@ pub fn run(args: &Args) -> Result<Answer> {
         let bundle = bundle.digest();
         outln!(
             "{}",
-            json!({ "bundle": bundle, "linked": linked, "copied": copied, "existing": existing, "bytes": bytes })
+            json!({
+                "bundle": bundle, "linked": linked, "copied": copied, "existing": existing, "bytes": bytes,
+                "sources": sources, "sources_left_out": left_out,
+            })
         );
     } else {
-        outln!("{linked} files linked, {copied} copied, {existing} were there; {bytes} bytes");
+        outln!(
+            "{linked} files linked, {copied} copied, {existing} were there; {bytes} bytes; {sources} of them sources"
+        );
+    }
+    if let Some(digest) = left_out {
+        eprintln!(
+            "the sources {digest} do not lie beside the bundle and were left out: pull them into the same directory"
+        );
     }
     Ok(Answer::Yes)
 }
@@ -171,6 +205,9 @@ struct Export<'b> {
     copies: bool,
     /// Files of the bundle that were compared as a whole.
     compared: HashSet<PathBuf>,
+    /// Sources that were written, by tree and digest: those of other modules are links to them.
+    written: HashMap<(PathBuf, Digest), PathBuf>,
+    packs: Packs,
     done: Done,
 }
 
@@ -181,6 +218,7 @@ impl Export<'_> {
         self.done.bytes += place.bytes;
         let linked = match &place.content {
             Content::File(file) if !self.copies => self.link(file, dir)?,
+            Content::Source(..) if !self.copies => self.link_source(place, dir),
             _ => None,
         };
         let is_linked = linked.is_some();
@@ -200,7 +238,17 @@ impl Export<'_> {
             }
             Err(failed) => return Err(failed.error.into()),
         }
+        if let Content::Source(..) = place.content {
+            self.written.entry((dir.to_owned(), place.digest)).or_insert_with(|| target.to_owned());
+        }
         Ok(())
+    }
+
+    /// Links a source that was written for another module; none where that cannot be.
+    fn link_source(&self, place: &Place, dir: &Path) -> Option<TempPath> {
+        let written = self.written.get(&(dir.to_owned(), place.digest))?;
+        let staged = staging().make_in(dir, |staged| fs::hard_link(written, staged)).ok()?;
+        Some(staged.into_temp_path())
     }
 
     /// Links a file of the bundle, after its bytes were compared; none where it is on another file system, or must not be linked.
@@ -222,6 +270,13 @@ impl Export<'_> {
         let (file, start) = match &place.content {
             Content::File(file) => (file, 0),
             Content::Section(file, start) => (file, *start),
+            Content::Source(sources, file) => {
+                let mut staged = staging().tempfile_in(dir).with_context(|| dir.display().to_string())?;
+                staged.write_all(self.packs.read(sources, file).with_context(|| file.path.clone())?)?;
+                readable(staged.path())?;
+                staged.as_file().sync_all()?;
+                return Ok(staged.into_temp_path());
+            }
         };
         let path = self.bundle.file_path(file);
         if let Content::Section(..) = place.content {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::response::Response;
 use serde_json::json;
 
 use super::ApiError;
@@ -19,5 +19,5 @@ pub(crate) async fn get(
     if !app.access.may_watch(&caller) {
         return Err(ApiError::forbidden(&Grant::ReadAudit));
     }
-    Ok(Json(json!({ "alerts": app.alerts.list() })).into_response())
+    Ok(app.memory.json(&json!({ "alerts": app.alerts.list() }))?)
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
-use axum::{Extension, Json};
+use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::ApiError;
@@ -21,7 +22,7 @@ pub(crate) async fn get(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     if !caller.may_read_audit() {
         return Err(ApiError::forbidden(&Grant::ReadAudit));
     }
@@ -32,7 +33,7 @@ pub(crate) async fn get(
     let after = after.min(i64::MAX.cast_unsigned());
     let entries = app.store.audit(after, lines).await?;
     let entries: Vec<Value> = entries.iter().map(|(number, entry)| line(*number, entry)).collect();
-    Ok(Json(json!({ "entries": entries })))
+    Ok(app.memory.json(&json!({ "entries": entries }))?)
 }
 
 fn number(query: Option<&str>, name: &str) -> Result<Option<u64>, ApiError> {

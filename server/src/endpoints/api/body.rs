@@ -2,12 +2,11 @@
 
 use axum::body::{Body, HttpBody as _};
 use axum::http::StatusCode;
-use futures_util::StreamExt as _;
 
 use super::ApiError;
 use crate::app::App;
 use crate::blobs::Spool;
-use crate::http::drain;
+use crate::http::{Incoming, drain};
 use crate::quotas::Room;
 
 /// Bytes gathered before they are written and hashed.
@@ -32,12 +31,10 @@ pub(super) async fn spool(app: &App, body: Body, bound: &Bound, room: &mut Room<
     }
     let blobs = app.blobs.clone();
     let mut spool = app.pool.run(move || Spool::new(&blobs)).await??;
-    let mut body = body.into_data_stream();
+    let mut body = Incoming::of(body);
     let (mut gathered, mut gathered_bytes) = (Vec::new(), 0);
     loop {
-        let chunk = body.next().await.transpose().map_err(|error| {
-            ApiError::new(StatusCode::BAD_REQUEST, "body-broken", format!("the body broke off: {error}"))
-        })?;
+        let chunk = body.next().await.transpose()?;
         let ended = chunk.is_none();
         gathered_bytes += chunk.as_ref().map_or(0, bytes::Bytes::len);
         gathered.extend(chunk);
@@ -47,7 +44,7 @@ pub(super) async fn spool(app: &App, body: Body, bound: &Bound, room: &mut Room<
             spool = app.pool.run(move || spool.append(&block).map(|()| spool)).await??;
         }
         if let Err(refused) = room.take(spool.size()) {
-            drain(body);
+            body.drain();
             return Err(refused.into());
         }
         if spool.size() > bound.bytes {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use serde_json::json;
 use symseal_module::DebugId;
 
@@ -47,7 +47,8 @@ pub(crate) async fn get(
     if readable.is_empty() && !caller.may_read_all() {
         return Err(unknown());
     }
-    Ok(([(header::CONTENT_TYPE, content_type)], body(bundle, known.as_ref(), &readable)).into_response())
+    let text = body(bundle, known.as_ref(), &readable).into_bytes();
+    Ok(([(header::CONTENT_TYPE, content_type)], app.memory.answer(text)?).into_response())
 }
 
 /// Why there is no bundle any more, for those who might read a repository that had it.
@@ -95,7 +96,7 @@ pub(crate) async fn list(
             })
         })
     });
-    Ok(Json(json!({ "bundles": told.take(TOLD).collect::<Vec<_>>() })).into_response())
+    Ok(app.memory.json(&json!({ "bundles": told.take(TOLD).collect::<Vec<_>>() }))?)
 }
 
 /// What is known beside the database.

@@ -15,6 +15,7 @@ use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
 use crate::store::StoreError;
 use crate::takedown::IsTakenDown;
+use crate::upstream::UpstreamAway;
 
 /// An error answer.
 #[derive(Debug)]
@@ -62,6 +63,9 @@ impl From<io::Error> for ApiError {
     fn from(error: io::Error) -> Self {
         if NotGiven::is_why(&error) {
             return Self::new(StatusCode::GONE, "taken-down", error);
+        }
+        if UpstreamAway::is_why(&error) {
+            return Self::away("upstream-away", error);
         }
         let told = told_of_storage(&error);
         match error.kind() {

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
+use symseal_artifact::ObjectFile;
 use symseal_module::{DebugId, MissReason, Proof, Quality, ResolverStep, Rva, Svma};
 use symseal_resolver::{SourceFrame, Symbolized};
 use symseal_symx::{OpenError, SparseError, SparseTable};
@@ -17,12 +18,15 @@ use symseal_symx::{OpenError, SparseError, SparseTable};
 use super::ApiError;
 use crate::access::Caller;
 use crate::app::App;
+use crate::breakpad::base_name;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::http::NotGathered;
+use crate::http::{NotGathered, Peer};
 use crate::ingest::{answers, breakpad_ids, parse_breakpad_id};
-use crate::made_tables::{FileBytes, MadeTable, made_table, tree_copy};
+use crate::made_tables::{MadeTable, made_table};
 use crate::releases::read_symbol_index;
 use crate::seals::Verdict;
+use crate::unbundled::Unbundled;
+use crate::upstream::{Hops, Sought};
 
 /// The largest body that is read, in bytes.
 const BODY_LIMIT: usize = 8 << 20;
@@ -49,6 +53,9 @@ pub(crate) struct Request {
     /// Name of the PE file that the code id is of.
     #[serde(default)]
     code_file: Option<String>,
+    /// Name of the PDB, by which other symbol servers have it.
+    #[serde(default)]
+    debug_file: Option<String>,
     #[serde(default)]
     address_kind: AddressKind,
     #[serde(deserialize_with = "addresses")]
@@ -225,6 +232,8 @@ fn is_code_id(text: &str) -> bool {
 pub(crate) async fn post(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
+    peer: Option<Extension<Peer>>,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let body = app.memory.gather(body, BODY_LIMIT).await.map_err(|why| match why {
@@ -249,7 +258,11 @@ pub(crate) async fn post(
         _ => (request, found),
     };
     let made = match (&found, request.id.clone()) {
-        (None, Some(id)) => made(&app, &scope, &id).await?,
+        (None, Some(id)) => {
+            let hops = Hops::of(&headers, peer.map(|Extension(Peer(address))| address));
+            let name = request.debug_file.as_deref();
+            made(&app, &scope, &id, Sought { id: Some(&id), name, hops: &hops, until: Sought::patience() }).await?
+        }
         _ => Made::Nothing,
     };
     let shared = Arc::clone(&app);
@@ -296,7 +309,11 @@ async fn find_by_image(
     scope: &Scope,
     mut request: Request,
 ) -> io::Result<(Request, Option<(DebugId, Candidate)>)> {
-    let Some((image, name)) = image_of_code(app, scope, &request).await? else { return Ok((request, None)) };
+    let (Some(code_id), Some(code_file)) = (&request.code_id, &request.code_file) else { return Ok((request, None)) };
+    let Some(file) = Unbundled::find(app, scope, &Key::image(code_file, code_id), FileKind::Executable) else {
+        return Ok((request, None));
+    };
+    let (image, name) = (file.bytes(app).await?, file.name().to_owned());
     let (shared, scope) = (Arc::clone(app), scope.clone());
     let find = move || {
         let image = image.map(&shared.blobs)?;
@@ -305,22 +322,17 @@ async fn find_by_image(
             Key::Id(id) => Some(id),
             _ => None,
         });
+        request.debug_file = request.debug_file.or_else(|| pdb_of(&image));
         let found = find(&shared, &scope, &request)?;
         Ok((request, found))
     };
     app.naming.run(find).await.map_err(io::Error::other)?
 }
 
-/// The PE file with a code id that was uploaded, else the one that lies in a tree, which is for those who may read everything; with its name.
-async fn image_of_code(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<(FileBytes, String)>> {
-    let (Some(code_id), Some(code_file)) = (&request.code_id, &request.code_file) else { return Ok(None) };
-    let (key, kind) = (Key::image(code_file, code_id), FileKind::Executable);
-    if let Some(file) = app.debug_files.find_in(scope, &key, kind) {
-        return Ok(Some((FileBytes::Blob(file.digest), file.name)));
-    }
-    let trees = app.trees.get().filter(|_| scope.is_everything());
-    let Some(place) = trees.and_then(|trees| trees.find(&key, kind).into_iter().next()) else { return Ok(None) };
-    Ok(Some((FileBytes::Copy(tree_copy(app, &place).await?), place.file)))
+/// What a PE file's PDB is called.
+fn pdb_of(image: &[u8]) -> Option<String> {
+    let image = ObjectFile::parse(image).ok()?;
+    Some(base_name(&String::from_utf8_lossy(image.pdb_reference()?.path)).to_owned())
 }
 
 /// What came of making a table of a file without a bundle.
@@ -334,10 +346,10 @@ enum Made {
 }
 
 /// The table that is made of a file without a bundle.
-async fn made(app: &App, scope: &Scope, id: &DebugId) -> io::Result<Made> {
+async fn made(app: &App, scope: &Scope, id: &DebugId, sought: Sought<'_>) -> io::Result<Made> {
     let mut none = Made::Nothing;
     for (guid, age) in breakpad_keys(id) {
-        match made_table(app, scope, guid, age).await {
+        match made_table(app, scope, (guid, age), &sought).await {
             Some(Ok(table)) => return Ok(Made::Table(Box::new(table))),
             Some(Err(error)) if error.kind() == io::ErrorKind::InvalidData => none = Made::Malformed,
             Some(Err(error)) => return Err(error),
@@ -384,7 +396,7 @@ fn resolve(app: &App, request: &Request, found: Option<(DebugId, Candidate)>, ma
     write(request, Some(id), Some((&table, source, proof)), &provenance, None)
 }
 
-/// Names that rest on a file that somebody uploaded, or that lies in a tree.
+/// Names that rest on a file that somebody uploaded, that lies in a tree, or that another server sent.
 fn resolve_made(request: &Request, id: DebugId, made: &MadeTable) -> Result<Vec<u8>, ApiError> {
     let mut source: &[u8] = made;
     let damaged = |error: SparseError<OpenError>| {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::ApiError;
@@ -42,7 +42,7 @@ pub(crate) async fn find(
         "releases": releases.collect::<Vec<_>>(),
         "more": found.is_cut,
     });
-    Ok(Json(body).into_response())
+    Ok(app.memory.json(&body)?)
 }
 
 /// The ids that are missing. They tell what people debug, so where tokens are asked for not everybody reads them.
@@ -61,7 +61,7 @@ pub(crate) async fn wanted(
             "last": wanted.last.to_string(),
         })
     });
-    Ok(Json(json!({ "wanted": wanted.collect::<Vec<_>>() })).into_response())
+    Ok(app.memory.json(&json!({ "wanted": wanted.collect::<Vec<_>>() }))?)
 }
 
 fn release(release: &FoundRelease) -> Value {

@@ -62,7 +62,10 @@ pub(crate) async fn put(
 }
 
 /// GET: the loose files that the caller may read.
-pub(crate) async fn list(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>) -> Response {
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, ApiError> {
     let mut files: Vec<Value> = app
         .debug_files
         .bundles()
@@ -77,7 +80,7 @@ pub(crate) async fn list(State(app): State<Arc<App>>, Extension(caller): Extensi
         })
         .collect();
     files.sort_by_key(|file| (file["name"].to_string(), file["manifest"].to_string()));
-    Json(json!({ "files": files })).into_response()
+    Ok(app.memory.json(&json!({ "files": files }))?)
 }
 
 fn check_writer(caller: &Caller, repository: &RepositoryName) -> Result<(), ApiError> {

@@ -34,6 +34,9 @@ impl Target {
         let file = match rest.split_once('/') {
             None if rest == "debuginfo" => FileTarget::Whole(FileKind::Debuginfo),
             None if rest == "executable" => FileTarget::Whole(FileKind::Executable),
+            // As elfutils' server has it, which takes anything for nothing there.
+            Some(("debuginfo", "")) => FileTarget::Whole(FileKind::Debuginfo),
+            Some(("executable", "")) => FileTarget::Whole(FileKind::Executable),
             Some(("section", name)) if !name.is_empty() => FileTarget::Section(percent_decode(name)?),
             Some(("source", path)) => FileTarget::Source(format!("/{}", percent_decode(path)?)),
             _ => return None,
@@ -59,6 +62,7 @@ mod tests {
     #[test]
     fn ids_fold_case_and_names_are_decoded_once() {
         check("abcd/debuginfo", Some(FileTarget::Whole(FileKind::Debuginfo)));
+        check("abcd/debuginfo/", Some(FileTarget::Whole(FileKind::Debuginfo)));
         check("ABCD/executable", Some(FileTarget::Whole(FileKind::Executable)));
         check("%61bcd/executable", Some(FileTarget::Whole(FileKind::Executable)));
         check("abcd/section/.debug_line", Some(FileTarget::Section(".debug_line".into())));
@@ -76,7 +80,8 @@ mod tests {
             "/",
             "abcd",
             "abcd/",
-            "abcd/debuginfo/",
+            "abcd/debuginfo//",
+            "abcd/debuginfo/x",
             "abcd/other",
             "abcd/section",
             "abcd/section/",

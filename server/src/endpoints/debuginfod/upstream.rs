@@ -14,7 +14,7 @@ use crate::file_cache::CachedFile;
 use crate::http::{ByteRange, break_connection, percent_encode};
 use crate::sections::locate;
 use crate::sources::canonical;
-use crate::upstream::{Expected, Outcome, TOO_MANY_HOPS, Upstreams, Wanted};
+use crate::upstream::{Outcome, TOO_MANY_HOPS, Upstreams, Wanted};
 
 /// A whole file.
 pub(super) async fn file(asked: &Answering<'_>, id: &Key, kind: FileKind) -> Response {
@@ -32,7 +32,7 @@ pub(super) async fn source(asked: &Answering<'_>, id: &Key, path: &str) -> Respo
     // Without dots: a URL with them would be another.
     // As elfutils' client writes paths.
     let path = format!("buildid/{id}/source{}", percent_encode(&canonical(path), b"/"));
-    answer(asked, upstreams, Wanted { name: format!("debuginfod:{path}"), path, expected: Expected::Anything }).await
+    answer(asked, upstreams, Wanted::of_source(path)).await
 }
 
 /// A section, out of the whole file: of a section alone nothing says what module it is of.
@@ -73,6 +73,5 @@ async fn answer(asked: &Answering<'_>, upstreams: &Arc<Upstreams>, wanted: Wante
 fn wanted(id: &Key, kind: FileKind) -> Option<Wanted> {
     let Key::Id(id @ DebugId::BuildId(_)) = id else { return None };
     let kind = if kind == FileKind::Executable { "executable" } else { "debuginfo" };
-    let path = format!("buildid/{id}/{kind}");
-    Some(Wanted { name: format!("debuginfod:{path}"), path, expected: Expected::Id(id.clone()) })
+    Some(Wanted::of_build_id(id, kind))
 }

@@ -1,6 +1,5 @@
 //! `GET /v2/_catalog`: the repositories that have a manifest, as far as the caller may read them.
 
-use axum::Json;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -26,5 +25,5 @@ pub(crate) fn get(app: &App, caller: &Caller, query: Option<&str>) -> Result<Res
         _ => HeaderMap::new(),
     };
     let names: Vec<&str> = found.iter().map(|name| name.as_str()).collect();
-    Ok((headers, Json(json!({ "repositories": names }))).into_response())
+    Ok((headers, app.memory.json(&json!({ "repositories": names }))?).into_response())
 }

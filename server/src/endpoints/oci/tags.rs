@@ -1,6 +1,5 @@
 //! `GET /v2/<name>/tags/list`: a repository's tags, in ASCII order.
 
-use axum::Json;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -22,5 +21,5 @@ pub(crate) fn get(app: &App, name: &RepositoryName, query: Option<&str>) -> Resu
         _ => HeaderMap::new(),
     };
     let tags: Vec<&str> = tags.iter().map(|tag| tag.as_str()).collect();
-    Ok((headers, Json(json!({ "name": name.as_str(), "tags": tags }))).into_response())
+    Ok((headers, app.memory.json(&json!({ "name": name.as_str(), "tags": tags }))?).into_response())
 }

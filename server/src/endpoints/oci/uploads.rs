@@ -8,14 +8,13 @@ use axum::body::{Body, HttpBody as _};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use uuid::Uuid;
 
 use super::{Code, OciError, headers, stored};
 use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, Upload, Writer};
-use crate::http::{drain, parse_content_range, query_values};
+use crate::http::{Incoming, NotGathered, drain, parse_content_range, query_values};
 use crate::quotas::Room;
 use crate::repositories::{Held, Repository, RepositoryName};
 use crate::shared::made_good;
@@ -225,7 +224,7 @@ async fn receive(
         drain(body.into_data_stream());
         return Err(OciError::from(refused).with_headers(progress(name, upload)));
     }
-    let mut body = body.into_data_stream();
+    let mut body = Incoming::of(body);
     let (mut gathered, mut gathered_bytes, mut received) = (Vec::new(), 0, 0_u64);
     while let Some(chunk) = body.next().await {
         let chunk = match chunk {
@@ -234,14 +233,18 @@ async fn receive(
                 // What has arrived counts: the client asks for the status and goes on from there.
                 let shared = Arc::clone(upload);
                 app.pool.run(move || shared.append(&writer, &gathered)).await??;
-                return Err(OciError::new(Code::BlobUploadInvalid, format!("the body broke off: {error}")));
+                let refused = match error {
+                    NotGathered::Stalled => OciError::from(error),
+                    error => OciError::new(Code::BlobUploadInvalid, error),
+                };
+                return Err(refused.with_headers(progress(name, upload)));
             }
         };
         received += chunk.len() as u64;
         gathered_bytes += chunk.len();
         gathered.push(chunk);
         if let Err(refused) = room.take(before.saturating_add(received)) {
-            drain(body);
+            body.drain();
             return Err(refused.into());
         }
         if gathered_bytes >= WRITE_BLOCK {

@@ -20,6 +20,7 @@ use maud::Markup;
 
 use crate::access::Caller;
 use crate::app::App;
+use crate::endpoints::RETRY_AFTER;
 use crate::http::form_values;
 use crate::pool::JobLost;
 pub(crate) use layout::count;
@@ -96,7 +97,7 @@ pub(crate) async fn login(State(app): State<Arc<App>>, Extension(caller): Extens
             "A token is needed",
             "Give any user name, and a token as the password.",
         );
-        let mut response = (StatusCode::UNAUTHORIZED, html(&page)).into_response();
+        let mut response = (StatusCode::UNAUTHORIZED, html(&app, page)).into_response();
         let challenge = HeaderValue::from_static("Basic realm=\"symseal\", charset=\"UTF-8\"");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         return response;
@@ -120,13 +121,20 @@ type Problem = (StatusCode, Markup);
 async fn answer(app: Arc<App>, page: impl FnOnce(&App) -> Result<Markup, Problem> + Send + 'static) -> Response {
     let shared = Arc::clone(&app);
     match app.looking.run(move || page(&shared)).await {
-        Ok(Ok(page)) => html(&page),
-        Ok(Err((status, page))) => (status, html(&page)).into_response(),
+        Ok(Ok(page)) => html(&app, page),
+        Ok(Err((status, page))) => (status, html(&app, page)).into_response(),
         Err(error @ JobLost) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
     }
 }
 
-fn html(page: &Markup) -> Response {
+fn html(app: &App, page: Markup) -> Response {
+    let body = match app.memory.answer(page.into_string().into_bytes()) {
+        Ok(body) => body,
+        Err(full) => {
+            return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_AFTER)], format!("{full}\n"))
+                .into_response();
+        }
+    };
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
@@ -136,7 +144,7 @@ fn html(page: &Markup) -> Response {
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (HeaderName::from_static("x-frame-options"), HeaderValue::from_static("DENY")),
     ];
-    (headers, page.0.clone()).into_response()
+    (headers, body).into_response()
 }
 
 /// Browsers name HTML; curl and libdebuginfod take anything.

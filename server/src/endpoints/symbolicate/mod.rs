@@ -1,6 +1,6 @@
 //! `POST /symbolicate/v5`: names for addresses, as the Firefox Profiler and samply ask for them (Tecken's API).
 //!
-//! The answers come from the symbol tables of bundles, and of files that came without a bundle. Pages of other origins ask, so every answer allows them, and the browser's
+//! The answers come from the symbol tables of bundles, and of files that came without a bundle or that other servers have. Pages of other origins ask, so every answer allows them, and the browser's
 //! preflight is answered.
 
 mod naming;
@@ -22,16 +22,14 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::RETRY_AFTER;
-use crate::http::{NoRoom, NotGathered};
+use crate::http::{NoRoom, NotGathered, Peer, cors};
 use crate::made_tables::{MadeTable, made_table};
+use crate::upstream::{Hops, Sought};
 
 pub(crate) use request::Request;
 
 /// The largest body that is read, in bytes.
 const BODY_LIMIT: usize = 8 << 20;
-
-/// How long a browser may keep the answer to a preflight, in seconds.
-const PREFLIGHT_CACHE: &str = "86400";
 
 /// Pages of the open web that ask a server in the same house announce it (Private Network Access).
 const PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-control-request-private-network");
@@ -40,8 +38,8 @@ const ALLOW_PRIVATE_NETWORK: HeaderName = HeaderName::from_static("access-contro
 /// Modules of one request whose tables are made.
 const MADE_LIMIT: usize = 4096;
 
-/// Tables of one request that are made at once.
-const MADE_AT_ONCE: usize = 2;
+/// Tables of one request that are cared for at once: they mostly wait for other servers, and for their turn to be made.
+const MADE_AT_ONCE: usize = 8;
 
 /// By Breakpad's id.
 type MadeTables = HashMap<([u8; 16], u32), io::Result<MadeTable>>;
@@ -61,39 +59,38 @@ pub(crate) enum Refused {
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
+    peer: Option<Extension<Peer>>,
     method: Method,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
     let mut response = match method {
         Method::OPTIONS => preflight(&headers),
-        Method::POST => post(app, Scope::default().readable_by(&caller), body).await,
+        Method::POST => {
+            let hops = Hops::of(&headers, peer.map(|Extension(Peer(address))| address));
+            post(app, Scope::default().readable_by(&caller), body, &hops).await
+        }
         _ => {
             let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "expected POST with a JSON body");
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, OPTIONS"));
             response
         }
     };
-    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    cors::for_every_origin(response.headers_mut());
     response
 }
 
 fn preflight(asked: &HeaderMap) -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::NO_CONTENT;
-    let headers = response.headers_mut();
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("POST, OPTIONS"));
-    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(PREFLIGHT_CACHE));
     let wanted = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let usual = HeaderValue::from_static("content-type");
-    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.unwrap_or(usual));
+    let mut response = cors::preflight("POST, OPTIONS", wanted.unwrap_or(usual));
     if asked.contains_key(PRIVATE_NETWORK) {
-        headers.insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
+        response.headers_mut().insert(ALLOW_PRIVATE_NETWORK, HeaderValue::from_static("true"));
     }
     response
 }
 
-async fn post(app: Arc<App>, scope: Scope, body: Body) -> Response {
+async fn post(app: Arc<App>, scope: Scope, body: Body, hops: &Hops) -> Response {
     let body = match app.memory.gather(body, BODY_LIMIT).await {
         Ok(body) => body,
         Err(why) => return not_gathered(&why),
@@ -105,7 +102,7 @@ async fn post(app: Arc<App>, scope: Scope, body: Body) -> Response {
         Ok((Err(refused), _)) => return refusal(&refused),
         Err(lost) => return error(StatusCode::INTERNAL_SERVER_ERROR, &lost.to_string()),
     };
-    let made = make_tables(&app, &scope, &request).await;
+    let made = make_tables(&app, &scope, &request, hops).await;
     let shared = Arc::clone(&app);
     let named = app.naming.run(move || naming::name_all(&shared, &scope, &request, &made)).await;
     match named {
@@ -119,14 +116,19 @@ async fn post(app: Arc<App>, scope: Scope, body: Body) -> Response {
 }
 
 /// The tables of modules that no bundle has one of.
-async fn make_tables(app: &App, scope: &Scope, request: &Request) -> MadeTables {
-    let wanted: Vec<([u8; 16], u32)> = request.breakpad_ids().into_iter().collect();
-    let has_none = |(guid, age): &([u8; 16], u32)| {
+async fn make_tables(app: &App, scope: &Scope, request: &Request, hops: &Hops) -> MadeTables {
+    let has_none = |((guid, age), _): &(([u8; 16], u32), &str)| {
         let key = Key::Breakpad { guid: *guid, age: *age };
         app.debug_files.find_in(scope, &key, FileKind::SymbolTable).is_none()
     };
-    let make = async |(guid, age)| Some(((guid, age), made_table(app, scope, guid, age).await?));
-    futures_util::stream::iter(wanted.into_iter().filter(has_none).take(MADE_LIMIT))
+    let until = Sought::patience();
+    let make = |(id, name): (([u8; 16], u32), String)| async move {
+        let sought = Sought { id: None, name: Some(&name), hops, until };
+        Some((id, made_table(app, scope, id, &sought).await?))
+    };
+    let wanted = request.named_modules().into_iter().filter(has_none).take(MADE_LIMIT);
+    let wanted: Vec<_> = wanted.map(|(id, name)| (id, name.to_owned())).collect();
+    futures_util::stream::iter(wanted)
         .map(make)
         .buffer_unordered(MADE_AT_ONCE)
         .filter_map(std::future::ready)

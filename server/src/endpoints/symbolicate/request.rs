@@ -1,6 +1,6 @@
 //! The request: modules, and stacks of offsets in them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -44,13 +44,13 @@ struct Body {
 }
 
 impl Request {
-    /// The ids of the modules that frames name.
-    pub(super) fn breakpad_ids(&self) -> BTreeSet<([u8; 16], u32)> {
-        let mut found = BTreeSet::new();
+    /// The ids of the modules that frames name, each with what its debug file is called.
+    pub(super) fn named_modules(&self) -> BTreeMap<([u8; 16], u32), &str> {
+        let mut found = BTreeMap::new();
         for job in &self.jobs {
             let named: BTreeSet<i64> = job.stacks.iter().flatten().map(|(index, _)| *index).collect();
             let modules = named.into_iter().filter_map(|index| job.modules.get(usize::try_from(index).ok()?));
-            found.extend(modules.filter_map(|(_, id)| parse_breakpad_id(id)));
+            found.extend(modules.filter_map(|(name, id)| Some((parse_breakpad_id(id)?, name.as_str()))));
         }
         found
     }

@@ -19,9 +19,9 @@ use crate::endpoints::{BY_ID, not_found, tree_file, unavailable, whole_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::http::{FileAnswer, file_response, form_values, percent_decode, percent_encode};
 use crate::ingest::{breakpad_ids, parse_breakpad_id};
-use crate::made_tables::{FileBytes, tree_copy as copy_of_tree};
 use crate::releases::read_symbol_index;
-use crate::trees::Trees;
+use crate::unbundled::Unbundled;
+use crate::upstream::{Hops, Sought};
 
 /// Counts the forms that were written so far: files of an older one are made again.
 const FORM: u32 = 4;
@@ -31,6 +31,8 @@ const ID_DIGITS: usize = 128;
 /// A symbol file that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wanted {
+    /// What its debug file is called.
+    name: String,
     /// GUID and age.
     debug_id: Option<([u8; 16], u32)>,
     /// Name of the binary, and its code id.
@@ -53,7 +55,7 @@ impl Wanted {
         let asked = value("code_file").zip(value("code_id"));
         let code = asked.unwrap_or_else(|| (name.clone(), id.clone()));
         let is_id = |id: &str| (1..=ID_DIGITS).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-        Some(Self { debug_id, code: Some(code).filter(|(_, id)| is_id(id)) })
+        Some(Self { name: name.clone(), debug_id, code: Some(code).filter(|(_, id)| is_id(id)) })
     }
 }
 
@@ -62,8 +64,8 @@ pub(super) async fn answer(
     app: &App,
     scope: &Scope,
     (method, request): (&Method, &HeaderMap),
-    path: &str,
-    query: Option<&str>,
+    (path, query): (&str, Option<&str>),
+    hops: &Hops,
 ) -> Option<Response> {
     let wanted = Wanted::parse(path, query)?;
     let by_id = wanted.debug_id.map(|(guid, age)| Key::Breakpad { guid, age });
@@ -77,8 +79,9 @@ pub(super) async fn answer(
     {
         return Some(answer);
     }
+    let sought = Sought { id: None, name: Some(&wanted.name), hops, until: Sought::patience() };
     if let Some((guid, age)) = wanted.debug_id
-        && let Some(made) = loose_symbol_file(app, scope, (guid, age), id_text(guid, age)).await
+        && let Some(made) = loose_symbol_file(app, scope, (guid, age), id_text(guid, age), &sought).await
     {
         return Some(match made {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -238,8 +241,7 @@ async fn redirection_to_made(
 ) -> Option<Response> {
     let has_debug_file = |(guid, age)| {
         let key = Key::Breakpad { guid, age };
-        app.debug_files.find_in(scope, &key, FileKind::Debuginfo).is_some()
-            || trees(app, scope).is_some_and(|trees| !trees.find(&key, FileKind::Debuginfo).is_empty())
+        Unbundled::find(app, scope, &key, FileKind::Debuginfo).is_some()
     };
     // A build-id says all that is asked for.
     if let Key::Id(id) = key
@@ -248,14 +250,7 @@ async fn redirection_to_made(
         return redirected(code_file, &id_text(guid, age));
     }
     // What a PE file's PDB is called stands in the PE file.
-    let found = app.debug_files.find_in(scope, image, FileKind::Executable);
-    let bytes = match found {
-        Some(file) => FileBytes::Blob(file.digest),
-        None => {
-            let place = trees(app, scope)?.find(image, FileKind::Executable).into_iter().next()?;
-            FileBytes::Copy(copy_of_tree(app, &place).await.ok()?)
-        }
-    };
+    let bytes = Unbundled::find(app, scope, image, FileKind::Executable)?.bytes(app).await.ok()?;
     let (blobs, code_file) = (Arc::clone(&app.blobs), code_file.to_owned());
     let read = move || -> io::Result<Option<(DebugId, String)>> {
         let bytes = bytes.map(&blobs)?;
@@ -264,13 +259,10 @@ async fn redirection_to_made(
         Ok(object.debug_id().cloned().map(|id| (id, pdb.unwrap_or(code_file))))
     };
     let (id, name) = app.making.run(read).await.ok()?.ok()??;
-    let (guid, age) = breakpad_ids(&id, "").find(|id| has_debug_file(*id))?;
+    // Where it leads it is found out whether another server has the PDB.
+    let may_be_elsewhere = app.symbol_upstreams.get().is_some() && scope.reaches_upstreams();
+    let (guid, age) = breakpad_ids(&id, "").find(|id| may_be_elsewhere || has_debug_file(*id))?;
     redirected(&name, &id_text(guid, age))
-}
-
-/// Trees belong to no repository: they are for those who may read all of them.
-fn trees<'a>(app: &'a App, scope: &Scope) -> Option<&'a Trees> {
-    app.trees.get().filter(|_| scope.is_everything()).map(|trees| &**trees)
 }
 
 fn redirected(name: &str, id: &str) -> Option<Response> {
@@ -296,7 +288,8 @@ mod tests {
         let wanted = Wanted::parse(&format!("App.pdb/{id}/app.sym"), None).unwrap();
         assert_eq!(wanted.debug_id, parse_breakpad_id(id));
         let wanted = Wanted::parse("app.exe/5F3A1B2C1f000/app.sym", None).unwrap();
-        assert_eq!(wanted, Wanted { debug_id: None, code: Some(("app.exe".into(), "5F3A1B2C1f000".into())) });
+        let name = "app.exe".into();
+        assert_eq!(wanted, Wanted { name, debug_id: None, code: Some(("app.exe".into(), "5F3A1B2C1f000".into())) });
         let wanted = Wanted::parse("x/y/x.sym", Some("code_file=app.dll&code_id=AB12")).unwrap();
         assert_eq!(wanted.code, Some(("app.dll".into(), "AB12".into())));
         for path in ["a.pdb/ID/a.pdb", "a/b", "a.sym/ID/a.sym", "/ID/a.sym", "a/ID/.sym", "a/b/c/a.sym"] {

@@ -45,7 +45,7 @@ pub(crate) async fn answer(
     if path.eq_ignore_ascii_case(PING) {
         return Response::default();
     }
-    if let Some(answer) = breakpad::answer(app, scope, (method, request), path, query).await {
+    if let Some(answer) = breakpad::answer(app, scope, (method, request), (path, query), hops).await {
         return answer;
     }
     let Some(target) = Target::parse(path) else {
@@ -68,7 +68,7 @@ async fn elsewhere(
     hops: &Hops,
 ) -> Response {
     let is_wanted = |place: &Place| target.is_called(&place.file);
-    for key in target.keys() {
+    for key in target.key.spellings() {
         if let Some(answer) = tree_file(app, scope, (method, request), &key, target.kind, is_wanted).await {
             return answer;
         }
@@ -82,5 +82,5 @@ async fn elsewhere(
 
 fn find(app: &App, scope: &Scope, target: &Target) -> Option<Candidate> {
     let find = |key| app.debug_files.find_called(scope, &key, target.kind, |file| target.is_called(file));
-    target.keys().find_map(find)
+    target.key.spellings().find_map(find)
 }

@@ -12,8 +12,6 @@ const GUID_DIGITS: usize = 32;
 const NUMBER_DIGITS: std::ops::RangeInclusive<usize> = 1..=8;
 /// Hex digits of a time stamp.
 const STAMP_DIGITS: usize = 8;
-/// Bytes to which SSQP fills up a build-id with zeros.
-const PADDED_BUILD_ID: usize = 20;
 /// Hex digits in the folders and the file of a UUID.
 const UUID_PARTS: [usize; 6] = [4, 4, 4, 4, 4, 12];
 
@@ -75,20 +73,6 @@ impl Target {
 }
 
 impl Target {
-    /// The keys that may be meant: its own, then build-ids shorter than SSQP writes them, the longest first.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
-        let padded = match &self.key {
-            Key::Id(DebugId::BuildId(id)) if id.as_bytes().len() == PADDED_BUILD_ID => id.as_bytes().to_vec(),
-            _ => Vec::new(),
-        };
-        let mut rest = padded;
-        let shorter = std::iter::from_fn(move || {
-            rest.pop_if(|byte| *byte == 0)?;
-            DebugId::from_build_id(&rest).ok().map(Key::Id)
-        });
-        std::iter::once(self.key.clone()).chain(shorter)
-    }
-
     /// Whether a file's own name is the one that is asked for. A GUID and age are also those of a PE file with its own debug
     /// information, which is no PDB.
     pub(crate) fn is_called(&self, file: &str) -> bool {

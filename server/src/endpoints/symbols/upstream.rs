@@ -10,9 +10,6 @@ use crate::debug_files::{FileKind, Key};
 use crate::endpoints::upstream_file;
 use crate::upstream::{Expected, Hops, Wanted};
 
-/// Bytes of a path that is passed on.
-const PATH_LIMIT: usize = 1024;
-
 /// GET or HEAD. None where there are no other servers, or this is nothing to ask them.
 pub(super) async fn answer(
     app: &App,
@@ -27,21 +24,15 @@ pub(super) async fn answer(
 }
 
 fn wanted(path: &str, target: &Target) -> Option<Wanted> {
-    // The folders of a UUID are lldb's, and no symbol server has them. Dots would make another path of it.
-    let parts: Vec<&str> = path.split('/').collect();
-    let [_, id, _] = parts.as_slice() else { return None };
-    let plain = |part: &&str| !part.is_empty() && part.bytes().any(|byte| byte != b'.') && !part.contains("%2");
-    if path.len() > PATH_LIMIT || !parts.iter().all(plain) {
-        return None;
-    }
+    // The folders of a UUID are lldb's, and no symbol server has them.
+    let id = path.split('/').nth(1)?;
     let expected = match &target.key {
         Key::Id(DebugId::BuildId(_)) | Key::Breakpad { .. } if target.kind == FileKind::SymbolTable => return None,
         Key::Id(debug_id) => Expected::Id(debug_id.clone()),
         Key::Image(_) => Expected::Image(id.to_ascii_lowercase()),
         Key::Breakpad { .. } => return None,
     };
-    // Upper and lower case mean the same; servers that tell them apart get what the client has.
-    Some(Wanted { name: format!("symbols:{}", path.to_lowercase()), path: path.to_owned(), expected })
+    Wanted::of_symbols(path, expected)
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
+use std::rc::Rc;
 
 use anyhow::{Context as _, Result};
 use object::{Object as _, ObjectSection as _, ReadCache};
+use symseal_bundle::sources::{SourceEntry, Sources};
 use symseal_bundle::{Bundle, Digest, FileEntry, FileRole, ModuleEntry, title};
 use symseal_module::DebugId;
 
@@ -44,6 +46,8 @@ pub(super) enum Content {
     File(FileEntry),
     /// A part of a file of the bundle, by its first byte; its length and digest are the place's.
     Section(FileEntry, u64),
+    /// A file of the sources that lie beside the bundle.
+    Source(Rc<Sources>, SourceEntry),
 }
 
 impl Place {
