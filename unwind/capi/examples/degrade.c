@@ -3,6 +3,7 @@
  *   gcc -Iinclude examples/degrade.c libdwunw.a -o degrade
  *   ./degrade PID [FILE.uwt]      FILE.uwt: the table of the program itself
  */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,9 @@ static const char *worth(dwunw_status status) {
         return "cut: there is room for fewer frames than there are";
     case DWUNW_STATUS_ADDRESS_OUTSIDE_MODULES:
         return "cut: read the maps again, something was loaded";
+    case DWUNW_STATUS_NO_SUCH_PROCESS:
+    case DWUNW_STATUS_NOT_PERMITTED:
+        return "cut, or none: the target is gone or may not be read";
     case DWUNW_STATUS_NO_UNWIND_DATA:
     case DWUNW_STATUS_UNSUPPORTED_RULE:
     case DWUNW_STATUS_AMBIGUOUS:
@@ -75,6 +79,7 @@ int main(int argc, char **argv) {
         return 2;
 
     struct mapping mapping, first = {0};
+    uint64_t end = 0;
     FILE *maps = open_maps(pid);
     if (!maps) {
         printf("%s\n", dwunw_strerror(DWUNW_STATUS_NO_SUCH_PROCESS));
@@ -83,14 +88,19 @@ int main(int argc, char **argv) {
     while (next_mapping(maps, &mapping)) {
         if (!first.path[0])
             first = mapping;
-        if (strcmp(mapping.path, first.path) != 0)
+        if (!is_same_file(&mapping, &first))
             break;
-        first.end = mapping.end; /* the program comes first, its mappings one after the other */
+        end = mapping.end; /* the program comes first, its mappings one after the other */
     }
     fclose(maps);
     const char *by = "nothing";
-    dwunw_module module = {.struct_size = sizeof module, .start = first.start, .end = first.end, .elf_path = first.path};
-    dwunw_status status = add(context, module, argc > 2 ? argv[2] : NULL, &by);
+    int file = open_mapped(pid, &first);
+    struct path_of_file path = path_of(file);
+    dwunw_module module = {.struct_size = sizeof module, .start = first.start, .end = end, .elf_path = file < 0 ? NULL : path.text};
+    /* Without the file nothing tells whether the table is its own. */
+    dwunw_status status = add(context, module, argc > 2 && file >= 0 ? argv[2] : NULL, &by);
+    if (file >= 0)
+        close(file);
     printf("program: %s (%s)\n", by, dwunw_strerror(status));
     add_modules(context, pid); /* the libraries; the program is there already */
 

@@ -1,16 +1,21 @@
-/* The modules of a process, from /proc/PID/maps. */
+/* The modules of a process, from /proc/PID/maps. Wants _GNU_SOURCE. */
 #ifndef MAPS_H
 #define MAPS_H
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "dwunw.h"
 
 struct mapping {
-    uint64_t start, end;
+    uint64_t start, end, inode;
+    unsigned major, minor;
     char permissions[8];
     char path[4096];
 };
@@ -20,8 +25,8 @@ static inline int next_mapping(FILE *maps, struct mapping *mapping) {
     char line[4300];
     while (fgets(line, sizeof line, maps)) {
         mapping->path[0] = 0;
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %*s %*s %4095[^\n]", &mapping->start, &mapping->end, mapping->permissions,
-                   mapping->path) >= 3)
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %x:%x %" SCNu64 " %4095[^\n]", &mapping->start, &mapping->end,
+                   mapping->permissions, &mapping->major, &mapping->minor, &mapping->inode, mapping->path) >= 6)
             return 1;
     }
     return 0;
@@ -46,38 +51,150 @@ static inline uint64_t end_of_mapping(pid_t pid, uint64_t address) {
     return end;
 }
 
-/* Adds a range of addresses without a file, if there is code: what was made at run time is unwound by its frame pointers. */
-static inline int add_code(dwunw_context *context, const struct mapping *mapping) {
-    dwunw_module module = {.struct_size = sizeof module, .start = mapping->start, .end = mapping->end};
-    return strchr(mapping->permissions, 'x') && mapping->start >> 63 == 0 && dwunw_module_add(context, &module, NULL) == DWUNW_STATUS_OK;
+static inline int is_code(const struct mapping *mapping) { return strchr(mapping->permissions, 'x') && mapping->start >> 63 == 0; }
+
+static inline int is_same_file(const struct mapping *one, const struct mapping *other) {
+    return one->inode == other->inode && one->major == other->major && one->minor == other->minor && strcmp(one->path, other->path) == 0;
 }
 
-/* Adds each file that is mapped, once, from its first to its last mapping, and memory with code that no file has. Files that are no ELF files
- * are left out. Gives how many modules there are. */
+/* Whether a file is the one that is mapped, by what maps says of a page of it in this process: on overlayfs and btrfs stat has other numbers. */
+static inline int is_mapped_file(int file, const struct mapping *mapping) {
+    struct mapping own;
+    int is_same = 0;
+    void *page = mmap(NULL, 1, PROT_READ, MAP_PRIVATE, file, 0);
+    FILE *maps = page == MAP_FAILED ? NULL : open_maps(getpid());
+    while (maps && next_mapping(maps, &own))
+        if (own.start <= (uint64_t)(uintptr_t)page && (uint64_t)(uintptr_t)page < own.end)
+            is_same = own.inode == mapping->inode && own.major == mapping->major && own.minor == mapping->minor;
+    if (maps)
+        fclose(maps);
+    if (page != MAP_FAILED)
+        munmap(page, 1);
+    return is_same;
+}
+
+/* Opens the file at path if it is the one that is mapped, or if the path cannot lead to another. */
+static inline int open_if_mapped(const char *path, const struct mapping *mapping, int is_exact) {
+    struct stat found;
+    if (stat(path, &found) != 0 || !S_ISREG(found.st_mode))
+        return -1; /* before it is opened: a device may do something then */
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file >= 0 && (fstat(file, &found) != 0 || !S_ISREG(found.st_mode) || !(is_exact || is_mapped_file(file, mapping)))) {
+        close(file);
+        file = -1;
+    }
+    return file;
+}
+
+/* Opens the file of a mapping as the process has it; -1 where it is not to be had. The path in maps is one of the mount namespace of the process: what
+ * lies there in one's own may be another file. The kernel's link in map_files leads to the very file, deleted ones included, but takes CAP_SYS_ADMIN
+ * or CAP_CHECKPOINT_RESTORE. The others take the right to trace the process, and may lead to a file that has replaced it. */
+static inline int open_mapped(pid_t pid, const struct mapping *mapping) {
+    char path[4200];
+    snprintf(path, sizeof path, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, mapping->start, mapping->end);
+    int file = open_if_mapped(path, mapping, 1);
+    if (file < 0) {
+        snprintf(path, sizeof path, "/proc/%d/root%s", (int)pid, mapping->path);
+        file = open_if_mapped(path, mapping, 0);
+    }
+    if (file < 0) {
+        snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+        file = open_if_mapped(path, mapping, 0);
+    }
+    return file;
+}
+
+/* What is to be passed for a file that is open. */
+struct path_of_file {
+    char text[32];
+};
+
+static inline struct path_of_file path_of(int file) {
+    struct path_of_file path;
+    snprintf(path.text, sizeof path.text, "/proc/self/fd/%d", file);
+    return path;
+}
+
+/* Modules on the way into a context: adding one takes time for each that there is, adding many takes it once. */
+enum { BATCH = 256 };
+
+struct batch {
+    dwunw_context *context;
+    uint32_t count;
+    int added;
+    dwunw_module modules[BATCH];
+    int has_code[BATCH], files[BATCH];
+    struct path_of_file paths[BATCH];
+};
+
+static inline void add_batch(struct batch *batch) {
+    int32_t statuses[BATCH];
+    uint32_t again = 0;
+    dwunw_modules_add(batch->context, batch->modules, batch->count, NULL, statuses);
+    for (uint32_t at = 0; at < batch->count; at++) {
+        if (batch->files[at] >= 0)
+            close(batch->files[at]);
+        if (statuses[at] == DWUNW_STATUS_OK)
+            batch->added++;
+        else if (batch->modules[at].elf_path && batch->has_code[at]) {
+            /* No ELF file, or a damaged one: the range alone. */
+            batch->modules[again] = batch->modules[at];
+            batch->modules[again++].elf_path = NULL;
+        }
+    }
+    if (again)
+        dwunw_modules_add(batch->context, batch->modules, again, NULL, statuses);
+    for (uint32_t at = 0; at < again; at++)
+        batch->added += statuses[at] == DWUNW_STATUS_OK;
+    batch->count = 0;
+}
+
+/* Puts a module into a batch, with a file that is open, or -1: code that no file has, or none that can be had, is unwound by its frame pointers. */
+static inline void put(struct batch *batch, uint64_t start, uint64_t end, int file, int has_code) {
+    if (file < 0 && !has_code)
+        return;
+    uint32_t at = batch->count++;
+    batch->modules[at] = (dwunw_module){.struct_size = sizeof(dwunw_module), .start = start, .end = end};
+    batch->files[at] = file;
+    batch->has_code[at] = has_code;
+    if (file >= 0) {
+        batch->paths[at] = path_of(file);
+        batch->modules[at].elf_path = batch->paths[at].text;
+    }
+    if (batch->count == BATCH)
+        add_batch(batch);
+}
+
+/* Adds each file that is mapped, once, from its first to its last mapping, and memory with code that has no file. Files that are not to be had and
+ * those that are no ELF files are ranges, if they have code, else left out. Gives how many modules there are. */
 static inline int add_modules(dwunw_context *context, pid_t pid) {
-    struct mapping mapping, file = {0};
-    int added = 0, more = 1;
+    struct mapping next, file = {0};
+    struct batch batch = {.context = context};
+    uint64_t end = 0;
+    int has_code = 0, more;
     FILE *maps = open_maps(pid);
     if (!maps)
         return 0;
-    while (more) {
-        more = next_mapping(maps, &mapping);
-        if (more && file.path[0] && strcmp(mapping.path, file.path) == 0) {
-            file.end = mapping.end;
+    do {
+        more = next_mapping(maps, &next);
+        if (more && file.path[0] == '/' && is_same_file(&next, &file)) {
+            end = next.end;
+            has_code |= is_code(&next);
             continue;
         }
-        if (more && mapping.path[0] != '/')
-            added += add_code(context, &mapping);
-        if (more && file.path[0] && mapping.path[0] == 0)
+        if (more && next.path[0] != '/')
+            put(&batch, next.start, next.end, -1, is_code(&next));
+        if (more && next.path[0] == 0)
             continue; /* memory between two mappings of a file, such as its .bss */
-        if (file.path[0] == '/') {
-            dwunw_module module = {.struct_size = sizeof module, .start = file.start, .end = file.end, .elf_path = file.path};
-            added += dwunw_module_add(context, &module, NULL) == DWUNW_STATUS_OK;
-        }
-        file = mapping;
-    }
+        if (file.path[0] == '/')
+            put(&batch, file.start, end, open_mapped(pid, &file), has_code);
+        file = next;
+        end = next.end;
+        has_code = is_code(&next);
+    } while (more);
+    add_batch(&batch);
     fclose(maps);
-    return added;
+    return batch.added;
 }
 
 #endif

@@ -4,6 +4,7 @@
  *
  * The thread is stopped for some microseconds. Allowed is what a debugger may do (ptrace(2), "Ptrace access mode checking").
  */
+#define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static void print(const dwunw_symbol *symbol, const dwunw_frame *frame) {
         printf("? (%s)", dwunw_strerror(symbol->status));
     if (symbol->file)
         printf(" at %s:%u", symbol->file, symbol->line);
-    printf("%s [%s]\n", symbol->flags & DWUNW_SYMBOL_INLINED ? " (inlined)" : "", dwunw_method_name(frame->method));
+    printf("%s%s [%s]\n", symbol->flags & DWUNW_SYMBOL_INLINED ? " (inlined)" : "",
+           symbol->flags & DWUNW_SYMBOL_APPROXIMATE ? " (approximate)" : "", dwunw_method_name(frame->method));
 }
 
 int main(int argc, char **argv) {

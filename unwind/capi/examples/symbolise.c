@@ -63,8 +63,8 @@ int main(int argc, char **argv) {
         const dwunw_symbol *symbol = &symbols[at];
         printf("0x%" PRIx64 " ", symbol->svma);
         if (symbol->status == DWUNW_STATUS_OK)
-            printf("%s %s:%u%s\n", symbol->function, symbol->file ? symbol->file : "?", symbol->line,
-                   symbol->flags & DWUNW_SYMBOL_INLINED ? " (inlined)" : "");
+            printf("%s %s:%u%s%s\n", symbol->function, symbol->file ? symbol->file : "?", symbol->line,
+                   symbol->flags & DWUNW_SYMBOL_INLINED ? " (inlined)" : "", symbol->flags & DWUNW_SYMBOL_APPROXIMATE ? " (approximate)" : "");
         else
             printf("? %s\n", dwunw_strerror(symbol->status));
     }

@@ -14,7 +14,7 @@
 #define DWUNW_CAPTURE_READ_TARGET 1
 
 /*
- dwunw_capture_request.flags: thread tid is stopped with ptrace while it is captured; its registers are read then, and registers
+ dwunw_capture_request.flags: thread tid of process pid is stopped with ptrace while it is captured; its registers are read then, and registers
  must be null. Goes with DWUNW_CAPTURE_READ_TARGET. Each stop is a SIGCHLD for this process, and a status for whoever of its threads waits
  for any child.
  */
@@ -197,7 +197,8 @@ enum dwunw_status
    */
   DWUNW_STATUS_TARGET_UNREADABLE = 18,
   /*
-   The next word lies beyond the stack bytes, or the target's memory cannot be read there.
+   The next word lies beyond the stack bytes, or the target's memory cannot be read there; or the target was read 64 times for each frame that
+   there is room for and 1,024 times at least, as no stack needs that was not made for it.
    */
   DWUNW_STATUS_STACK_UNREADABLE = 32,
   /*
@@ -643,7 +644,8 @@ typedef struct dwunw_capture_request {
    */
   int32_t pid;
   /*
-   With DWUNW_CAPTURE_STOP_TARGET: the thread; 0 for the one with the number of the process.
+   With DWUNW_CAPTURE_STOP_TARGET: the thread; 0 for the one with the number of the process. One of another process is
+   DWUNW_STATUS_BAD_ARGUMENT, and is not stopped.
    */
   int32_t tid;
   /*
@@ -771,6 +773,14 @@ typedef struct dwunw_module {
    Bytes at symx.
    */
   size_t symx_size;
+  /*
+   The build-id that its files must have, as a mapping's in a perf record; or null. Another one, or none, is DWUNW_STATUS_ID_MISMATCH.
+   */
+  const void *build_id;
+  /*
+   Bytes at build_id.
+   */
+  size_t build_id_size;
 } dwunw_module;
 
 /*
@@ -1012,7 +1022,8 @@ extern "C" {
  registers are of the processor of the context: DWUNW_STATUS_UNSUPPORTED_ARCH says that they are not.
 
  Gives DWUNW_STATUS_OK for a complete stack; a status from 32 on for one that ends early, with the frames so far and the
- reason in *result; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and
+ reason in *result; DWUNW_STATUS_NO_SUCH_PROCESS or DWUNW_STATUS_NOT_PERMITTED where that is so because the target is gone or may not be
+ read, with the frames so far as well; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and
  from a signal handler.
 
  # Safety
@@ -1048,7 +1059,7 @@ void dwunw_shutdown(struct dwunw_context *context);
  Adds a module. Its files are read and its unwind rules compiled before anything is locked, so that many threads add at once.
 
  Gives the module's number and what can be expected of it in *info, which may be null. Frames that are being unwound at this
- moment see the module or do not.
+ moment see the module or do not. Takes time for each module that there is: many at once are added by dwunw_modules_add.
 
  # Safety
  The pointers are null or what their types say; memory that is lent stays until the module is removed.
@@ -1056,6 +1067,22 @@ void dwunw_shutdown(struct dwunw_context *context);
 dwunw_status dwunw_module_add(struct dwunw_context *context,
                               const struct dwunw_module *module,
                               struct dwunw_module_info *info);
+
+/*
+ Adds count modules as dwunw_module_add does, and makes them known together: frames that are being unwound at this moment see all of them
+ or none. Elements of modules, and of infos, follow each other as in an array of C, each as large as the first.
+
+ Gives DWUNW_STATUS_OK if all were added. Else those that could be are there, and the first other status is given; statuses has that of each.
+ infos and statuses may be null; the info of a module that was not added is left alone.
+
+ # Safety
+ The pointers are null or what their types say, and arrays have count elements; memory that is lent stays until the module is removed.
+ */
+dwunw_status dwunw_modules_add(struct dwunw_context *context,
+                               const struct dwunw_module *modules,
+                               uint32_t count,
+                               struct dwunw_module_info *infos,
+                               int32_t *statuses);
 
 /*
  Removes a module. When this returns, no other call uses the module or memory that was lent for it. Waits for walks that are

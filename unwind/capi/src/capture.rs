@@ -12,11 +12,11 @@ use crate::registers::{dwunw_registers, engine_registers};
 use crate::scratch::{InUse, dwunw_scratch};
 use crate::sized::{self, Sized32};
 use crate::status::{dwunw_status, dwunw_status as S};
-use crate::target::Stopped;
+use crate::target::{self, Stopped};
 
 /// dwunw_capture_request.flags: what no window holds is read from process pid, by process_vm_readv or through /proc/PID/mem.
 pub const DWUNW_CAPTURE_READ_TARGET: u32 = 1;
-/// dwunw_capture_request.flags: thread tid is stopped with ptrace while it is captured; its registers are read then, and registers
+/// dwunw_capture_request.flags: thread tid of process pid is stopped with ptrace while it is captured; its registers are read then, and registers
 /// must be null. Goes with DWUNW_CAPTURE_READ_TARGET. Each stop is a SIGCHLD for this process, and a status for whoever of its threads waits
 /// for any child.
 pub const DWUNW_CAPTURE_STOP_TARGET: u32 = 2;
@@ -83,7 +83,8 @@ pub struct dwunw_capture_request {
     pub max_frames: u32,
     /// With DWUNW_CAPTURE_READ_TARGET: the process.
     pub pid: i32,
-    /// With DWUNW_CAPTURE_STOP_TARGET: the thread; 0 for the one with the number of the process.
+    /// With DWUNW_CAPTURE_STOP_TARGET: the thread; 0 for the one with the number of the process. One of another process is
+    /// DWUNW_STATUS_BAD_ARGUMENT, and is not stopped.
     pub tid: i32,
     /// 0.
     pub reserved: u32,
@@ -119,7 +120,8 @@ unsafe impl Sized32 for dwunw_capture_result {}
 /// registers are of the processor of the context: DWUNW_STATUS_UNSUPPORTED_ARCH says that they are not.
 ///
 /// Gives DWUNW_STATUS_OK for a complete stack; a status from 32 on for one that ends early, with the frames so far and the
-/// reason in *result; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and
+/// reason in *result; DWUNW_STATUS_NO_SUCH_PROCESS or DWUNW_STATUS_NOT_PERMITTED where that is so because the target is gone or may not be
+/// read, with the frames so far as well; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and
 /// from a signal handler.
 ///
 /// # Safety
@@ -184,10 +186,14 @@ unsafe fn capture(
     let frames = scratch.frames.get_mut(..max_frames).ok_or(S::BadScratch)?;
     // SAFETY: likewise; the scratch memory is ours while `scratch` is.
     let memory = unsafe {
-        CaptureMemory::new(request.windows, request.window_count, reader, scratch.blocks, scratch.block_bytes)
+        let (blocks, size) = (scratch.blocks, scratch.block_bytes);
+        CaptureMemory::new(request.windows, request.window_count, reader, blocks, size, request.max_frames)
     }?;
-    let stopped =
-        if stops { Some(Stopped::stop(if request.tid == 0 { request.pid } else { request.tid })?) } else { None };
+    let thread = if request.tid == 0 { request.pid } else { request.tid };
+    if stops && thread != request.pid && target::is_of_another(thread, request.pid) {
+        return Err(S::BadArgument);
+    }
+    let stopped = if stops { Some(Stopped::stop(thread)?) } else { None };
     let registers = match &stopped {
         Some(stopped) => stopped.registers()?,
         // SAFETY: likewise.
@@ -215,7 +221,10 @@ unsafe fn capture(
     outcome.written = walk.frames as u32;
     outcome.stop = u32::from(walk.stop.number());
     outcome.target_reads = memory.reads();
-    Ok(S::of_stop(walk.stop))
+    Ok(match (S::of_stop(walk.stop), memory.refusal()) {
+        (whole @ (S::Ok | S::Truncated), _) | (whole, None) => whole,
+        (_, Some(why)) => why,
+    })
 }
 
 #[inline(always)]

@@ -5,11 +5,11 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use core::ffi::{CStr, c_char, c_void};
 
 use symseal_unwind::Arch;
 
-use crate::files::{Bytes, File, FileKind, Files, Mutex};
+use crate::files::{Files, Locked, Mutex};
+use crate::given::dwunw_module;
 use crate::module::Module;
 use crate::registers::engine_arch;
 use crate::sized::{self, Sized32};
@@ -20,11 +20,6 @@ use crate::status::{dwunw_status, dwunw_status as S};
 pub const DWUNW_DEFAULT_MODULES: u32 = 4096;
 /// Files without a module that a context keeps unless told otherwise.
 pub const DWUNW_DEFAULT_WARM_FILES: u32 = 16;
-
-/// dwunw_module.flags: what is given in memory stays there, unchanged, until the module is removed; it is not copied.
-pub const DWUNW_MODULE_LENT: u32 = 1;
-/// dwunw_module.flags: every byte of a table is looked at, not its header alone.
-pub const DWUNW_MODULE_VERIFY: u32 = 2;
 
 /// Settings of a context.
 #[repr(C)]
@@ -45,43 +40,6 @@ pub struct dwunw_options {
 
 // SAFETY: integers and a pointer, the size first.
 unsafe impl Sized32 for dwunw_options {}
-
-/// What is known of a module. Of each of the three files give a path, or memory, or neither. Without any, the module is a range
-/// of addresses: its frames are numbered, and unwound by their frame pointers.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct dwunw_module {
-    /// sizeof(dwunw_module).
-    pub struct_size: u32,
-    /// DWUNW_MODULE_LENT, DWUNW_MODULE_VERIFY.
-    pub flags: u32,
-    /// The actual address of its first page: where the lowest loaded segment is mapped. Without any file it may be the address of any byte;
-    /// with one, a start that is not whole pages (of 4,096 bytes) away from where the file says is DWUNW_STATUS_BAD_ARGUMENT.
-    pub start: u64,
-    /// The actual address after its last byte; 0 where the files say it.
-    pub end: u64,
-    /// An ELF file: its unwind rules are compiled unless there is a .uwt, its symbols are used where no .symx names an address.
-    pub elf_path: *const c_char,
-    /// The same in memory.
-    pub elf: *const c_void,
-    /// Bytes at elf.
-    pub elf_size: usize,
-    /// A bundle's unwind table.
-    pub uwt_path: *const c_char,
-    /// The same in memory.
-    pub uwt: *const c_void,
-    /// Bytes at uwt.
-    pub uwt_size: usize,
-    /// A bundle's symbol table.
-    pub symx_path: *const c_char,
-    /// The same in memory.
-    pub symx: *const c_void,
-    /// Bytes at symx.
-    pub symx_size: usize,
-}
-
-// SAFETY: integers and pointers, the size first.
-unsafe impl Sized32 for dwunw_module {}
 
 /// What came of a module.
 #[repr(C)]
@@ -231,7 +189,7 @@ pub unsafe extern "C" fn dwunw_shutdown(context: *mut dwunw_context) {
 /// Adds a module. Its files are read and its unwind rules compiled before anything is locked, so that many threads add at once.
 ///
 /// Gives the module's number and what can be expected of it in *info, which may be null. Frames that are being unwound at this
-/// moment see the module or do not.
+/// moment see the module or do not. Takes time for each module that there is: many at once are added by dwunw_modules_add.
 ///
 /// # Safety
 /// The pointers are null or what their types say; memory that is lent stays until the module is removed.
@@ -242,76 +200,37 @@ pub unsafe extern "C" fn dwunw_module_add(
     info: *mut dwunw_module_info,
 ) -> dwunw_status {
     // SAFETY: the caller's contract.
-    match unsafe { add(context, module, info) } {
-        Ok(()) => S::Ok,
-        Err(status) => {
-            // SAFETY: likewise. Files that no module came of are warm at best.
-            if let Some(context) = unsafe { context.as_ref() } {
-                context.files.trim();
-            }
-            status
-        }
-    }
+    unsafe { dwunw_modules_add(context, module, 1, info, core::ptr::null_mut()) }
 }
 
-unsafe fn add(
-    context: *const dwunw_context,
-    module: *const dwunw_module,
-    info: *mut dwunw_module_info,
-) -> Result<(), S> {
+/// Adds count modules as dwunw_module_add does, and makes them known together: frames that are being unwound at this moment see all of them
+/// or none. Elements of modules, and of infos, follow each other as in an array of C, each as large as the first.
+///
+/// Gives DWUNW_STATUS_OK if all were added. Else those that could be are there, and the first other status is given; statuses has that of each.
+/// infos and statuses may be null; the info of a module that was not added is left alone.
+///
+/// # Safety
+/// The pointers are null or what their types say, and arrays have count elements; memory that is lent stays until the module is removed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dwunw_modules_add(
+    context: *mut dwunw_context,
+    modules: *const dwunw_module,
+    count: u32,
+    infos: *mut dwunw_module_info,
+    statuses: *mut i32,
+) -> dwunw_status {
     // SAFETY: the caller's contract, here and below.
-    let context = unsafe { context.as_ref() }.ok_or(S::BadArgument)?;
+    let Some(context) = (unsafe { context.as_ref() }) else { return S::BadArgument };
+    if count == 0 {
+        return S::Ok;
+    }
     // SAFETY: likewise.
-    let given = unsafe { sized::read(module) }?;
-    if !info.is_null() {
-        // SAFETY: likewise. Before anything is done, so that nothing needs to be undone.
-        unsafe { sized::size_of_struct(info.cast_const()) }?;
+    let status = unsafe { context.add(modules, count as usize, infos, statuses) }.unwrap_or_else(|status| status);
+    if status != S::Ok {
+        // Files that no module came of are warm at best.
+        context.files.trim();
     }
-    if given.flags & !(DWUNW_MODULE_LENT | DWUNW_MODULE_VERIFY) != 0 {
-        return Err(S::BadArgument);
-    }
-    let has_uwt = !given.uwt_path.is_null() || !given.uwt.is_null();
-    let sources = [
-        Source {
-            kind: if has_uwt { FileKind::ElfWithoutRules } else { FileKind::Elf },
-            path: given.elf_path,
-            memory: given.elf.cast(),
-            size: given.elf_size,
-        },
-        Source { kind: FileKind::UnwindTable, path: given.uwt_path, memory: given.uwt.cast(), size: given.uwt_size },
-        Source { kind: FileKind::SymbolTable, path: given.symx_path, memory: given.symx.cast(), size: given.symx_size },
-    ];
-    let mut files = Vec::new();
-    files.try_reserve_exact(sources.len()).map_err(|_| S::OutOfMemory)?;
-    let mut known_files = 0;
-    for source in sources {
-        // SAFETY: likewise.
-        if let Some((file, was_known)) = unsafe { source.file(&context.files, given.flags) }? {
-            known_files += u32::from(was_known);
-            files.push(file);
-        }
-    }
-    let made = Module::new(0, given.start, given.end, files)?;
-    let (start, end, bias) = (made.start, made.end, made.bias);
-    let (unwind, symbols) = (made.unwind_status() as i32, made.symbol_status() as i32);
-    let number = context.publish(made)?;
-    if !info.is_null() {
-        let size = size_of::<dwunw_module_info>() as u32;
-        let made = dwunw_module_info {
-            struct_size: size,
-            module: number,
-            unwind,
-            symbols,
-            start,
-            end,
-            bias,
-            known_files,
-            reserved: 0,
-        };
-        // SAFETY: read above.
-        unsafe { sized::write(info, made) }?;
-    }
-    Ok(())
+    status
 }
 
 /// Removes a module. When this returns, no other call uses the module or memory that was lent for it. Waits for walks that are
@@ -356,74 +275,127 @@ pub unsafe extern "C" fn dwunw_context_statistics(
     }
 }
 
-struct Source {
-    kind: FileKind,
-    path: *const c_char,
-    memory: *const u8,
-    size: usize,
-}
-
-impl Source {
-    /// The file, and whether it was known; `None` where none is given.
-    ///
-    /// # Safety
-    /// The path is null or terminated; the memory is null or has `size` bytes.
-    unsafe fn file(&self, files: &Files, flags: u32) -> Result<Option<(Arc<File>, bool)>, S> {
-        let verify = flags & DWUNW_MODULE_VERIFY != 0;
-        match (self.path.is_null(), self.memory.is_null()) {
-            (true, true) => Ok(None),
-            (false, false) => Err(S::BadArgument),
-            (false, true) => {
-                // SAFETY: the caller's contract.
-                let path = unsafe { CStr::from_ptr(self.path) };
-                files.open(path, self.kind, verify).map(Some)
-            }
-            (true, false) => {
-                if isize::try_from(self.size).is_err() {
-                    return Err(S::BadArgument);
-                }
-                let bytes = if flags & DWUNW_MODULE_LENT != 0 {
-                    Bytes::Lent(self.memory, self.size)
-                } else {
-                    // SAFETY: the caller's contract.
-                    unsafe { Bytes::copied(self.memory, self.size) }?
-                };
-                Ok(Some((Arc::new(File::read(bytes, self.kind, verify)?), false)))
-            }
-        }
+fn info_of(module: &Module, known_files: u32) -> dwunw_module_info {
+    dwunw_module_info {
+        struct_size: 0,
+        module: module.number,
+        unwind: module.unwind_status() as i32,
+        symbols: module.symbol_status() as i32,
+        start: module.start,
+        end: module.end,
+        bias: module.bias,
+        known_files,
+        reserved: 0,
     }
 }
 
 impl dwunw_context {
-    fn publish(&self, mut module: Module) -> Result<u32, S> {
+    /// # Safety
+    /// That of [`dwunw_modules_add`].
+    unsafe fn add(
+        &self,
+        modules: *const dwunw_module,
+        count: usize,
+        infos: *mut dwunw_module_info,
+        statuses: *mut i32,
+    ) -> Result<S, S> {
+        // SAFETY: the caller's contract, here and below.
+        let stride = unsafe { sized::size_of_struct(modules) }?;
+        sized::stride_of::<dwunw_module>(stride)?;
+        let mut info_stride = 0;
+        if !infos.is_null() {
+            // SAFETY: likewise. Before anything is done, so that nothing needs to be undone.
+            info_stride = unsafe { sized::size_of_struct(infos.cast_const()) }?;
+            sized::stride_of::<dwunw_module_info>(info_stride)?;
+        }
+        let mut made = Vec::new();
+        made.try_reserve_exact(count).map_err(|_| S::OutOfMemory)?;
+        for at in 0..count {
+            let module = modules.wrapping_byte_add(stride as usize * at);
+            // SAFETY: likewise.
+            made.push(unsafe { dwunw_module::read(module, &self.files) });
+        }
+        let outcome = self.publish(made, |at, outcome| {
+            let status = outcome.as_ref().map_or_else(|status| *status, |_| S::Ok);
+            if !statuses.is_null() {
+                // SAFETY: likewise.
+                unsafe { statuses.wrapping_add(at).write(status as i32) };
+            }
+            if let (Ok(info), false) = (outcome, infos.is_null()) {
+                let info = dwunw_module_info { struct_size: info_stride, ..info };
+                // SAFETY: likewise.
+                unsafe { infos.wrapping_byte_add(info_stride as usize * at).write(info) };
+            }
+            status
+        });
+        if let (Err(none_added), false) = (outcome, statuses.is_null()) {
+            for at in 0..count {
+                // SAFETY: likewise.
+                unsafe { statuses.wrapping_add(at).write(none_added as i32) };
+            }
+        }
+        outcome
+    }
+
+    /// Makes those that were read modules of the context, all at once, and tells `report` of each; gives the first status that is not
+    /// [`S::Ok`].
+    fn publish(
+        &self,
+        made: Vec<Result<(Module, u32), S>>,
+        report: impl Fn(usize, Result<dwunw_module_info, S>) -> S,
+    ) -> Result<S, S> {
         let locked = self.writers.lock();
         // SAFETY: the lock is held.
         let current = unsafe { self.published.for_writer() };
-        if current.modules.len() >= self.max_modules {
-            return Err(S::CacheFull);
-        }
-        if current.modules.iter().any(|other| other.start == module.start) {
-            return Err(S::AddressInUse);
-        }
-        let known = self.arch.or_else(|| current.arch_of_files());
-        if known.zip(module.arch()).is_some_and(|(known, other)| known != other) {
-            return Err(S::UnsupportedArch);
-        }
-        let number = self.next_number.get();
-        // The last number stands for "no module".
-        let next = number.checked_add(1).ok_or(S::CacheFull)?;
-        module.number = number;
+        let most = current.modules.len().saturating_add(made.len());
         let mut modules = Vec::new();
-        modules.try_reserve_exact(current.modules.len() + 1).map_err(|_| S::OutOfMemory)?;
+        modules.try_reserve_exact(most).map_err(|_| S::OutOfMemory)?;
         modules.extend(current.modules.iter().cloned());
-        modules.push(Arc::new(module));
+        let mut starts = Starts::with_room_for(most)?;
+        for module in &current.modules {
+            starts.insert(module.start);
+        }
+        let mut known = self.arch.or_else(|| current.arch_of_files());
+        let mut number = self.next_number.get();
+        let mut first = S::Ok;
+        for (at, read) in made.into_iter().enumerate() {
+            let added = read.and_then(|(mut module, known_files)| {
+                if modules.len() >= self.max_modules {
+                    return Err(S::CacheFull);
+                }
+                if known.zip(module.arch()).is_some_and(|(known, other)| known != other) {
+                    return Err(S::UnsupportedArch);
+                }
+                // The last number stands for "no module".
+                let next = number.checked_add(1).ok_or(S::CacheFull)?;
+                if !starts.insert(module.start) {
+                    return Err(S::AddressInUse);
+                }
+                module.number = number;
+                let info = info_of(&module, known_files);
+                (number, known) = (next, known.or_else(|| module.arch()));
+                modules.push(Arc::new(module));
+                Ok(info)
+            });
+            let status = report(at, added);
+            first = if first == S::Ok { status } else { first };
+        }
+        if modules.len() > current.modules.len() {
+            self.next_number.set(number);
+            self.exchange(locked, modules)?;
+        }
+        Ok(first)
+    }
+
+    /// Makes `modules` those of the context.
+    #[inline(never)]
+    fn exchange(&self, locked: Locked<'_>, modules: Vec<Arc<Module>>) -> Result<(), S> {
         let snapshot = Snapshot::new(self.arch, modules)?;
-        self.next_number.set(next);
         // SAFETY: the lock is held, and this thread reads no set: a call from a reader function is forbidden.
         let before = unsafe { self.published.exchange(snapshot) };
         drop(locked);
         drop(before);
-        Ok(number)
+        Ok(())
     }
 
     fn remove(&self, number: u32) -> Result<(), S> {
@@ -436,12 +408,43 @@ impl dwunw_context {
         let mut modules = Vec::new();
         modules.try_reserve_exact(current.modules.len()).map_err(|_| S::OutOfMemory)?;
         modules.extend(current.modules.iter().filter(|module| module.number != number).cloned());
-        let snapshot = Snapshot::new(self.arch, modules)?;
-        // SAFETY: as above.
-        let before = unsafe { self.published.exchange(snapshot) };
-        drop(locked);
-        drop(before);
+        self.exchange(locked, modules)?;
         self.files.trim();
         Ok(())
+    }
+}
+
+/// Addresses at which modules begin, to find each again at once however many there are: open addressing, half full at most.
+struct Starts {
+    /// Each one higher by one; 0 where there is none. No module begins at the last address.
+    slots: Vec<u64>,
+}
+
+impl Starts {
+    fn with_room_for(most: usize) -> Result<Self, S> {
+        let mut slots = Vec::new();
+        let size = most.checked_mul(2).and_then(usize::checked_next_power_of_two).ok_or(S::OutOfMemory)?;
+        slots.try_reserve_exact(size).map_err(|_| S::OutOfMemory)?;
+        slots.resize(size, 0);
+        Ok(Self { slots })
+    }
+
+    /// False where it is there already.
+    #[inline(never)]
+    fn insert(&mut self, start: u64) -> bool {
+        // The golden ratio of 64 bits spreads addresses, which differ in the middle.
+        let mut at = (start.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+        let mask = self.slots.len() - 1;
+        while let Some(slot) = self.slots.get_mut(at & mask) {
+            match *slot {
+                0 => {
+                    *slot = start.wrapping_add(1);
+                    return true;
+                }
+                known if known == start.wrapping_add(1) => return false,
+                _ => at += 1,
+            }
+        }
+        false
     }
 }

@@ -33,7 +33,7 @@ impl Symbols {
     fn sorted(&self) -> Result<&Functions<'static>, S> {
         let mut known = self.sorted.load(Ordering::Acquire);
         if known.is_null() {
-            let made = Box::into_raw(Box::new(Functions::new(self.bytes).map_err(S::of_elf)?));
+            let made = Box::into_raw(Box::new(Functions::new(self.bytes.clone()).map_err(S::of_elf)?));
             match self.sorted.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => known = made,
                 Err(other) => {

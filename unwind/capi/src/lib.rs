@@ -4,7 +4,7 @@
 //! `docs/libdwunw.md` is its guide. Nothing is decided here but what C needs: sizes of structures, who owns which memory, how
 //! a set of modules is exchanged while others read it, and numbers for what went wrong.
 //!
-//! * `context`, `module`, `files`: modules come and go; what was read of their files is kept for the next time;
+//! * `context`, `given`, `module`, `files`: modules come and go; what was read of their files is kept for the next time;
 //! * `snapshot`: how readers go on without a lock meanwhile;
 //! * `capture`, `registers`, `memory`, `target`, `scratch`: registers and stack bytes to frames;
 //! * `resolve`, `elf_symbols`, `text`: frames to names;
@@ -23,6 +23,7 @@ pub mod context;
 mod elf;
 mod elf_symbols;
 mod files;
+pub mod given;
 pub mod memory;
 mod module;
 pub mod registers;

@@ -12,8 +12,11 @@ use crate::status::dwunw_status as S;
 
 /// More windows are a mistake.
 const MAX_WINDOWS: u32 = 1024;
-/// Blocks that one capture reads of a target at most. Each holds many frames; more means a stack that was made to cost time.
-const MAX_READS: u32 = 1024;
+/// How often a target is read at most, for each frame that there is room for: a frame takes one block, rarely two, and word by word some ten
+/// words. More means a stack that was made to cost time.
+const READS_PER_FRAME: u32 = 64;
+/// Where there is room for few frames.
+const LEAST_MAX_READS: u32 = 1024;
 /// A block begins this much below the first word that is asked for: slots of the frame lie there.
 const BELOW: u64 = 512;
 const WORD: usize = 8;
@@ -106,6 +109,11 @@ pub(crate) struct CaptureMemory {
     buffer: *mut u8,
     block_bytes: usize,
     reads: Cell<u32>,
+    max_reads: u32,
+    /// What was found to be readable from the first to the second address, which the next question mostly is about as well.
+    readable: Cell<(u64, u64)>,
+    /// Why nothing can be read of the target.
+    refusal: Cell<Option<S>>,
 }
 
 impl CaptureMemory {
@@ -117,6 +125,7 @@ impl CaptureMemory {
         reader: Reader,
         buffer: *mut u8,
         block_bytes: usize,
+        max_frames: u32,
     ) -> Result<Self, S> {
         let mut memory = Self {
             first: Window::NONE,
@@ -128,6 +137,9 @@ impl CaptureMemory {
             buffer,
             block_bytes,
             reads: Cell::new(0),
+            max_reads: max_frames.saturating_mul(READS_PER_FRAME).max(LEAST_MAX_READS),
+            readable: Cell::new((0, 0)),
+            refusal: Cell::new(None),
         };
         if count > MAX_WINDOWS {
             return Err(S::BadArgument);
@@ -149,6 +161,11 @@ impl CaptureMemory {
     /// How often the target was read.
     pub(crate) fn reads(&self) -> u32 {
         self.reads.get()
+    }
+
+    /// Why nothing can be read of the target, wherever that was tried: it is gone, or may not be read.
+    pub(crate) fn refusal(&self) -> Option<S> {
+        self.refusal.get()
     }
 
     fn element(&self, at: u32) -> *const dwunw_window {
@@ -200,24 +217,37 @@ impl CaptureMemory {
     #[cold]
     #[inline(never)]
     fn is_readable(&self, low: u64, high: u64) -> bool {
+        if matches!(self.reader, Reader::None) || high - low > LONGEST_LEAP {
+            return false;
+        }
+        let (from, to) = self.readable.get();
+        let is_known = from <= low && low <= to;
+        if is_known && high <= to {
+            return true;
+        }
+        let rest = if is_known { to } else { low };
         let word_of = |address: u64| Avma(address & !(WORD as u64 - 1));
-        !matches!(self.reader, Reader::None)
-            && high - low <= LONGEST_LEAP
-            && (low..high).step_by(PAGE as usize).chain([high]).all(|address| self.read_u64(word_of(address)).is_some())
+        let pages = (rest..high).step_by(PAGE as usize).chain([high]);
+        let is_readable = pages.map(word_of).all(|address| self.read_u64(address).is_some());
+        if is_readable {
+            self.readable.set((if is_known { from } else { low }, high));
+        }
+        is_readable
     }
 
-    /// Reads the target once; `None` where that was done too often.
+    /// Reads the target once; `None` where nothing can be read of it, and where that was done too often.
     fn fill(&self, address: u64, to: *mut u8, size: usize) -> Option<usize> {
-        let reads = self.reads.get();
-        if reads >= MAX_READS {
+        if self.refusal.get().is_some() || self.reads.get() >= self.max_reads {
             return None;
         }
-        self.reads.set(reads + 1);
-        Some(match self.reader {
-            Reader::None => 0,
-            Reader::Function(read, data) => read(data, address, to.cast(), size).min(size),
-            Reader::Process(pid) => crate::target::read_process(pid, address, to, size),
-        })
+        self.reads.set(self.reads.get() + 1);
+        match self.reader {
+            Reader::None => Some(0),
+            Reader::Function(read, data) => Some(read(data, address, to.cast(), size).min(size)),
+            Reader::Process(pid) => {
+                crate::target::read_process(pid, address, to, size).map_err(|why| self.refusal.set(Some(why))).ok()
+            }
+        }
     }
 }
 

@@ -26,10 +26,11 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// A module of `files`, whose image base lies at `start`. `end` is 0 where the files are to say it.
-    pub(crate) fn new(number: u32, start: u64, end: u64, files: Vec<Arc<File>>) -> Result<Self, S> {
-        let mut module = Self { number, start, end, bias: start, image_base: 0, files };
-        module.agree()?;
+    /// A module of `files`, whose image base lies at `start`, without a number yet. `end` is 0 where the files are to say it. They must have the id
+    /// `expected`, if that is given.
+    pub(crate) fn new(start: u64, end: u64, files: Vec<Arc<File>>, expected: Option<DebugId>) -> Result<Self, S> {
+        let mut module = Self { number: 0, start, end, bias: start, image_base: 0, files };
+        module.agree(expected)?;
         let table_end = |table: &Table<'_>| table.image_base().0.checked_add(table.text_end().0);
         let (base, last) = match (module.elf(), module.table()) {
             (Some(elf), _) => (elf.image_base, Some(elf.image_end)),
@@ -50,18 +51,21 @@ impl Module {
         if module.end <= module.start { Err(S::BadArgument) } else { Ok(module) }
     }
 
-    /// Whether the files that have an id have the same one.
-    fn agree(&self) -> Result<(), S> {
-        let ids = self.files.iter().filter_map(|file| match &file.content {
+    /// Whether the files that have an id have the same one; with an id that is expected, all of them have to.
+    fn agree(&self, expected: Option<DebugId>) -> Result<(), S> {
+        let ids = self.files.iter().map(|file| match &file.content {
             Content::Elf(elf) => elf.debug_id.clone(),
             Content::Unwind(table) => Some(table.debug_id()),
             Content::Symbols(table) => Some(table.debug_id()),
         });
-        let mut first: Option<DebugId> = None;
+        let all_have_one = expected.is_some();
+        let mut first = expected;
         for id in ids {
-            match &first {
-                Some(first) if *first != id => return Err(S::IdMismatch),
-                _ => first = Some(id),
+            match (&first, id) {
+                (_, None) if all_have_one => return Err(S::IdMismatch),
+                (_, None) => {}
+                (Some(first), Some(id)) if *first != id => return Err(S::IdMismatch),
+                (_, id) => first = id,
             }
         }
         Ok(())

@@ -52,7 +52,8 @@ pub enum dwunw_status {
     /// The target could not be stopped, or its registers not be read.
     TargetUnreadable = 18,
 
-    /// The next word lies beyond the stack bytes, or the target's memory cannot be read there.
+    /// The next word lies beyond the stack bytes, or the target's memory cannot be read there; or the target was read 64 times for each frame that
+    /// there is room for and 1,024 times at least, as no stack needs that was not made for it.
     StackUnreadable = 32,
     /// An address lies in no module, and nothing else led on; or the frame pointer leads to one in no module.
     AddressOutsideModules = 33,

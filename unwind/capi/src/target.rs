@@ -14,57 +14,92 @@ pub(crate) fn last_error() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// Reads `size` bytes at `address` of process `pid`, or as many as there are; 0 where there are none.
-pub(crate) fn read_process(pid: i32, address: u64, to: *mut u8, size: usize) -> usize {
-    let Ok(from) = usize::try_from(address) else { return 0 };
+/// Reads `size` bytes at `address` of process `pid`, or as many as there are; 0 where there are none. Says where there is no such process, or
+/// none that may be read.
+pub(crate) fn read_process(pid: i32, address: u64, to: *mut u8, size: usize) -> Result<usize, S> {
+    let Ok(from) = usize::try_from(address) else { return Ok(0) };
     let local = libc::iovec { iov_base: to.cast(), iov_len: size };
     let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: size };
     // SAFETY: the caller's buffer has the size; the other process's memory is the kernel's to check.
     let read = unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     match usize::try_from(read) {
-        Ok(read) => read.min(size),
-        // A kernel or a sandbox without the call; a target that the caller may read through its file alone.
-        Err(_) if matches!(last_error(), libc::ENOSYS | libc::EPERM) => read_file(pid, address, to, size),
-        Err(_) => 0,
+        Ok(read) => Ok(read.min(size)),
+        Err(_) => match last_error() {
+            libc::ESRCH => Err(S::NoSuchProcess),
+            // A kernel or a sandbox without the call; a target that the caller may read through its file alone.
+            error @ (libc::ENOSYS | libc::EPERM) => read_file(pid, address, to, size).ok_or_else(|| {
+                let is_gone = error == libc::ENOSYS && matches!(last_error(), libc::ENOENT | libc::ESRCH);
+                if is_gone { S::NoSuchProcess } else { S::NotPermitted }
+            }),
+            _ => Ok(0),
+        },
     }
 }
 
-/// The same through `/proc/PID/mem`.
-fn read_file(pid: i32, address: u64, to: *mut u8, size: usize) -> usize {
-    let Ok(at) = libc::off_t::try_from(address) else { return 0 };
-    let path = memory_path(pid);
-    // SAFETY: a terminated path, and the caller's buffer.
-    unsafe {
-        let file = libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            return 0;
-        }
-        let read = libc::pread(file, to.cast(), size, at);
-        libc::close(file);
-        usize::try_from(read).unwrap_or(0).min(size)
+/// The same through `/proc/PID/mem`; `None` where that cannot be opened.
+fn read_file(pid: i32, address: u64, to: *mut u8, size: usize) -> Option<usize> {
+    let Ok(at) = libc::off_t::try_from(address) else { return Some(0) };
+    let file = Opened::at(&proc_path(pid, b"/mem", None))?;
+    // SAFETY: the caller's buffer.
+    let read = unsafe { libc::pread(file.0, to.cast(), size, at) };
+    Some(usize::try_from(read).unwrap_or(0).min(size))
+}
+
+/// Whether a thread is there, and one of another process. Where `/proc` does not tell, it is not said to be.
+pub(crate) fn is_of_another(thread: i32, pid: i32) -> bool {
+    Opened::at(&proc_path(pid, b"/task/", Some(thread))).is_none()
+        && Opened::at(&proc_path(thread, b"", None)).is_some()
+}
+
+/// A file that is closed again.
+struct Opened(libc::c_int);
+
+impl Opened {
+    /// `path` is terminated.
+    #[inline(never)]
+    fn at(path: &[u8; PROC_PATH]) -> Option<Self> {
+        // SAFETY: a terminated path.
+        let file = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        (file >= 0).then_some(Self(file))
     }
 }
 
-/// `/proc/PID/mem`, terminated.
-fn memory_path(pid: i32) -> [u8; 32] {
-    let mut path = [0; 32];
-    let mut digits = [0; 10];
-    let mut rest = pid.unsigned_abs();
-    let mut count = 0;
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        count += 1;
-        if rest == 0 {
-            break;
-        }
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: our own descriptor.
+        unsafe { libc::close(self.0) };
     }
-    let number = digits.get(digits.len() - count..).unwrap_or_default();
-    let text = b"/proc/".iter().chain(number).chain(b"/mem");
-    for (to, from) in path.iter_mut().zip(text) {
-        *to = *from;
+}
+
+/// Longer than `/proc/`, a number, `/task/`, a number and the end.
+const PROC_PATH: usize = 40;
+
+/// `/proc/PID` and what follows, terminated.
+#[inline(never)]
+fn proc_path(pid: i32, folder: &[u8], thread: Option<i32>) -> [u8; PROC_PATH] {
+    let mut path = [0; PROC_PATH];
+    let end = append(&mut path, 0, b"/proc/");
+    let end = append_number(&mut path, end, pid.unsigned_abs());
+    let end = append(&mut path, end, folder);
+    if let Some(thread) = thread {
+        append_number(&mut path, end, thread.unsigned_abs());
     }
     path
+}
+
+/// Writes `text` at `at`, and gives where it ends.
+fn append(path: &mut [u8; PROC_PATH], at: usize, text: &[u8]) -> usize {
+    let end = at + text.len();
+    if let Some(room) = path.get_mut(at..end) {
+        room.copy_from_slice(text);
+    }
+    end
+}
+
+/// The same of a number in decimal.
+fn append_number(path: &mut [u8; PROC_PATH], at: usize, number: u32) -> usize {
+    let at = if number < 10 { at } else { append_number(path, at, number / 10) };
+    append(path, at, &[b'0' + (number % 10) as u8])
 }
 
 /// A thread that is stopped until this is dropped.

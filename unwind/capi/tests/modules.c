@@ -1,6 +1,6 @@
 /* Modules come and go, and no rule of one outlives it. The files are of x86_64, whatever runs this.
  *
- *   modules SHALLOW DEEP SCENE [LARGE]    LARGE: a file for which there is no memory
+ *   modules SHALLOW DEEP WITHOUT SCENE [LARGE]    WITHOUT: a file without a build-id; LARGE: a file for which there is no memory
  */
 #define _GNU_SOURCE
 #include <endian.h>
@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -51,11 +52,79 @@ static dwunw_statistics statistics(dwunw_context *context) {
     return found;
 }
 
+/* Many at once: each has its answer, and all are there. One after the other, so many take half a minute. */
+static void many(const char *shallow) {
+    enum { MANY = 20000 };
+    dwunw_options options = {.struct_size = sizeof options, .max_modules = MANY};
+    dwunw_context *context;
+    CHECK_STATUS(dwunw_init(&options, &context), DWUNW_STATUS_OK);
+    dwunw_module *modules = calloc(MANY, sizeof *modules);
+    dwunw_module_info *infos = calloc(MANY, sizeof *infos);
+    int32_t *statuses = calloc(MANY, sizeof *statuses);
+    CHECK(modules && infos && statuses);
+    for (int at = 0; at < MANY; at++)
+        modules[at] = (dwunw_module){.struct_size = sizeof *modules, .start = 9 * BASE + 4096ull * (unsigned)at, .end = 9 * BASE + 4096ull * (unsigned)at + 4096};
+    modules[3].start = modules[2].start;
+    modules[4].elf_path = "/nowhere";
+    modules[5].struct_size = 8;
+    modules[6].start = BASE;
+    modules[6].end = 0;
+    modules[6].elf_path = shallow;
+    CHECK_STATUS(dwunw_modules_add(context, modules, MANY, infos, statuses), DWUNW_STATUS_STRUCT_TOO_SMALL);
+    CHECK(statistics(context).modules == 0);
+    infos->struct_size = sizeof *infos;
+    clock_t before = clock();
+    CHECK_STATUS(dwunw_modules_add(context, modules, MANY, infos, statuses), DWUNW_STATUS_ADDRESS_IN_USE);
+    CHECK((clock() - before) / CLOCKS_PER_SEC < 5);
+    CHECK(statuses[3] == DWUNW_STATUS_ADDRESS_IN_USE && statuses[4] == DWUNW_STATUS_FILE_NOT_FOUND && statuses[5] == DWUNW_STATUS_STRUCT_TOO_SMALL);
+    CHECK(infos[3].struct_size == 0 && infos[2].module == 2 && infos[6].module == 3 && infos[6].unwind == DWUNW_STATUS_OK && infos[MANY - 1].module == MANY - 4);
+    CHECK(infos[7].struct_size == sizeof *infos && infos[7].start == modules[7].start && infos[7].unwind == DWUNW_STATUS_NO_UNWIND_DATA);
+    CHECK(statistics(context).modules == MANY - 3 && return_address(context, BASE + 0x1010) == 1);
+    modules[4].elf_path = NULL;
+    CHECK_STATUS(dwunw_modules_add(context, modules + 4, 1, NULL, NULL), DWUNW_STATUS_OK);
+    CHECK_STATUS(dwunw_modules_add(context, modules + 4, 0, NULL, NULL), DWUNW_STATUS_OK);
+    CHECK_STATUS(dwunw_modules_add(context, NULL, 1, NULL, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+    /* Room for two more. */
+    for (int at = 0; at < 3; at++)
+        modules[at].start = modules[at].end = (20 + (unsigned)at) * BASE, modules[at].end++;
+    CHECK_STATUS(dwunw_modules_add(context, modules, 3, NULL, statuses), DWUNW_STATUS_CACHE_FULL);
+    CHECK(statuses[0] == DWUNW_STATUS_OK && statuses[1] == DWUNW_STATUS_OK && statuses[2] == DWUNW_STATUS_CACHE_FULL);
+    dwunw_shutdown(context);
+    free(modules);
+    free(infos);
+    free(statuses);
+}
+
+/* A build-id that is expected: the file has it, has another one, or none. */
+static void expected_ids(const char *shallow, const char *deep, const char *without) {
+    static const char note[] = "\4\0\0\0\24\0\0\0\3\0\0\0GNU"; /* with its end: the name's */
+    size_t size;
+    char *bytes = whole_file(shallow, &size), *id = memmem(bytes, size, note, sizeof note);
+    dwunw_context *context;
+    CHECK(id);
+    CHECK_STATUS(dwunw_init(NULL, &context), DWUNW_STATUS_OK);
+    dwunw_module module = {.struct_size = sizeof module, .start = BASE, .elf_path = deep, .build_id = id + sizeof note, .build_id_size = 20};
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_ID_MISMATCH);
+    module.elf_path = without;
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_ID_MISMATCH);
+    module.elf_path = shallow;
+    module.build_id_size = 0;
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+    module.build_id_size = 19;
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_ID_MISMATCH);
+    module.build_id_size = 20;
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_OK);
+    dwunw_shutdown(context);
+    free(bytes);
+}
+
 int main(int argc, char **argv) {
-    CHECK(argc >= 4);
-    const char *shallow = argv[1], *deep = argv[2], *scene = argv[3], *large = argv[4];
+    CHECK(argc >= 5);
+    const char *shallow = argv[1], *deep = argv[2], *without = argv[3], *scene = argv[4], *large = argv[5];
     dwunw_context *context;
     CHECK_STATUS(dwunw_scratch_init(memory, sizeof memory, NULL, &scratch), DWUNW_STATUS_OK);
+    many(shallow);
+    expected_ids(shallow, deep, without);
     dwunw_options options = {.struct_size = sizeof options, .max_modules = 3, .max_warm_files = 2};
     CHECK_STATUS(dwunw_init(&options, &context), DWUNW_STATUS_OK);
 

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <pthread.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -80,6 +81,73 @@ static void forbid_reading(void) {
     struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
     CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
     CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+}
+
+/* More frames than fit into a thousand copies of a stack, on a thread of another process that is not its first. */
+enum { MANY = 100000 };
+
+static int many_ready;
+
+static void *wait_in_thread(void *unused) {
+    pid_t tid = gettid();
+    CHECK(write(many_ready, &tid, sizeof tid) == sizeof tid);
+    wait_deep(MANY, many_ready);
+    return unused;
+}
+
+static pid_t child_with_thread(pid_t *tid) {
+    int ready[2];
+    char byte;
+    CHECK(pipe(ready) == 0);
+    many_ready = ready[1];
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        pthread_attr_t large;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        CHECK(pthread_attr_init(&large) == 0 && pthread_attr_setstacksize(&large, (size_t)MANY * 1024) == 0);
+        CHECK(pthread_create(&thread, &large, wait_in_thread, NULL) == 0);
+        pthread_join(thread, NULL);
+        _exit(1);
+    }
+    CHECK(read(ready[0], tid, sizeof *tid) == sizeof *tid && read(ready[0], &byte, 1) == 1);
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+}
+
+static void many(pid_t other) {
+    pid_t tid, child = child_with_thread(&tid);
+    dwunw_scratch_options options = {.struct_size = sizeof options, .max_frames = 2 * MANY, .cache_entries = 64};
+    dwunw_frame *found = malloc(2 * MANY * sizeof *found);
+    CHECK(found);
+    for (int by_word = 0; by_word < 2; by_word++) {
+        options.target_bytes = by_word ? UINT32_MAX : 0;
+        size_t size = dwunw_scratch_size(&options);
+        void *large = malloc(size);
+        dwunw_capture_request request = to_target(child, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
+        request.tid = tid;
+        request.frames = found;
+        request.max_frames = 2 * MANY;
+        CHECK(large);
+        CHECK_STATUS(dwunw_scratch_init(large, size, &options, &request.scratch), DWUNW_STATUS_OK);
+        CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
+        CHECK(result.written > MANY && result.target_reads > (by_word ? MANY : 1024));
+        free(large);
+    }
+    free(found);
+    /* A thread of another process, and none at all, are not stopped. */
+    dwunw_capture_request request = to_target(other, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
+    request.tid = tid;
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_BAD_ARGUMENT);
+    request.pid = child;
+    request.tid = other;
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_BAD_ARGUMENT);
+    request.tid = 0x3ffffffe;
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NO_SUCH_PROCESS);
+    request.tid = child;
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
 }
 
 int main(int argc, char **argv) {
@@ -177,13 +245,25 @@ int main(int argc, char **argv) {
             CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NOT_PERMITTED);
             request = to_target(child, DWUNW_CAPTURE_READ_TARGET);
             request.registers = &registers;
-            CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_STACK_UNREADABLE);
-            CHECK(result.written == 1);
+            CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NOT_PERMITTED);
+            CHECK(result.written == 1 && result.stop == DWUNW_STOP_TRUNCATED_STACK && result.target_reads == 1);
             _exit(0);
         }
         int status;
         CHECK(waitpid(other, &status, 0) == other && status == 0);
     }
+
+    many(child);
+
+    /* What is gone: the frame that the registers tell of is there. */
+    pid_t gone = fork();
+    if (gone == 0)
+        _exit(0);
+    CHECK(waitpid(gone, NULL, 0) == gone);
+    request = to_target(gone, DWUNW_CAPTURE_READ_TARGET);
+    request.registers = &registers;
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NO_SUCH_PROCESS);
+    CHECK(result.written == 1 && result.stop == DWUNW_STOP_TRUNCATED_STACK && result.target_reads == 1);
 
     /* The call is forbidden, the file is not. Last, as there is no way back. */
     forbid_reading();
@@ -195,6 +275,12 @@ int main(int argc, char **argv) {
 
     CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
     CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NO_SUCH_PROCESS);
+    CHECK(result.written == 0);
+    /* Here the call is refused before it is known whether the process is there. */
+    request = to_target(child, DWUNW_CAPTURE_READ_TARGET);
+    request.registers = &registers;
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NOT_PERMITTED);
+    CHECK(result.written == 1 && result.stop == DWUNW_STOP_TRUNCATED_STACK);
     dwunw_shutdown(context);
     printf("%u frames of another process, whichever way it is read\n", depth);
     return 0;

@@ -141,6 +141,7 @@ impl<'a> Parts<'a> {
         if parts.text.is_empty() {
             parts.without_sections();
         }
+        parts.symbols.set_sections(&parts.text);
         Ok(parts)
     }
 
@@ -227,6 +228,7 @@ impl<'a> Parts<'a> {
                 strings,
                 form: symbols::Form::of(self.arch),
                 is_full: kind == elf::SHT_SYMTAB,
+                text: Default::default(),
             };
         }
     }

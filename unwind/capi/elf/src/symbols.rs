@@ -1,6 +1,8 @@
 //! The symbols of an ELF file, sorted by address.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use symseal_unwind::Arch;
 
@@ -40,25 +42,39 @@ impl Form {
         if self.is_big_endian { bytes.iter().fold(0, shift) } else { bytes.iter().rev().fold(0, shift) }
     }
 }
+
 /// Longer names are cut: what bounds the search for their end.
 const LONGEST_NAME: usize = 1 << 14;
 /// How many functions further down one is looked for that the address still lies in.
 const NESTED: usize = 8;
+/// More executable sections than a linker writes; each label is looked for in all of them.
+const MOST_SECTIONS: usize = 64;
+const STT_NOTYPE: u8 = 0;
 const STT_FUNC: u8 = 2;
 const STT_GNU_IFUNC: u8 = 10;
 const STB_GLOBAL: u8 = 1;
+/// From here on numbers of sections stand for something else (gABI, chapter 4); the last means that the number is elsewhere.
+const SHN_LORESERVE: u64 = 0xff00;
+const SHN_XINDEX: u64 = 0xffff;
 
 /// A symbol table as it lies in the file.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct SymbolBytes<'a> {
     pub(crate) symbols: &'a [u8],
     pub(crate) strings: &'a [u8],
     pub(crate) form: Form,
     /// `.symtab`, not `.dynsym`.
     pub(crate) is_full: bool,
+    /// Executable sections.
+    pub(crate) text: Arc<[Range<u64>]>,
 }
 
 impl<'a> SymbolBytes<'a> {
+    /// These are the executable sections of the file.
+    pub(crate) fn set_sections(&mut self, text: &[Range<u64>]) {
+        self.text = text.get(..MOST_SECTIONS).unwrap_or(text).into();
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         // The first symbol is none.
@@ -66,7 +82,24 @@ impl<'a> SymbolBytes<'a> {
     }
 
     fn functions(&self) -> impl Iterator<Item = Function> + '_ {
-        self.symbols.chunks_exact(self.form.size()).filter_map(|symbol| read(symbol, self.form))
+        self.of_kinds(FUNCTIONS)
+    }
+
+    /// The symbols of some kinds. Labels are places in code that have a name and no type, as assemblers write them unless they are told that it is
+    /// a function.
+    fn of_kinds(&self, kinds: Kinds) -> impl Iterator<Item = Function> + '_ {
+        let symbols =
+            self.symbols.chunks_exact(self.form.size()).filter_map(move |symbol| read(symbol, self.form, kinds));
+        symbols.filter(move |symbol| kinds == FUNCTIONS || self.is_label(symbol))
+    }
+
+    fn is_label(&self, symbol: &Function) -> bool {
+        self.section_of(symbol.start).is_some() && !is_of_the_tools(self.text(symbol.name))
+    }
+
+    /// The executable section that holds the address.
+    fn section_of(&self, address: u64) -> Option<&Range<u64>> {
+        self.text.iter().find(|range| range.contains(&address))
     }
 
     /// Where its functions begin, those of short instructions aside; on ARM those too, with bit 0 set.
@@ -84,6 +117,23 @@ impl<'a> SymbolBytes<'a> {
         let rest = rest.get(..LONGEST_NAME).unwrap_or(rest);
         let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
         rest.get(..end).unwrap_or_default()
+    }
+}
+
+/// Kinds of symbols.
+type Kinds = &'static [u8];
+const FUNCTIONS: Kinds = &[STT_FUNC, STT_GNU_IFUNC];
+const LABELS: Kinds = &[STT_NOTYPE];
+
+/// Whether compilers, assemblers and their plugins gave the name, to tell code from data and for themselves: `$x`, `$d.1`, `$xrv64i`
+/// (ELF for the Arm Architecture and the others' supplements), `.L12`, `.annobin_main`.
+fn is_of_the_tools(name: &[u8]) -> bool {
+    match name {
+        [b'$', b'a' | b'd' | b't' | b'x', rest @ ..] => {
+            rest.is_empty() || rest.starts_with(b".") || rest.starts_with(b"rv")
+        }
+        [first, ..] => *first == b'.',
+        [] => true,
     }
 }
 
@@ -117,28 +167,24 @@ pub struct SymbolHit<'a> {
 pub struct Functions<'a> {
     bytes: SymbolBytes<'a>,
     sorted: Vec<Function>,
+    /// Places without a type: the end of a function without a size, and a name where there is no better one.
+    labels: Vec<Function>,
 }
 
 impl<'a> Functions<'a> {
     /// Sorts the functions of `bytes`.
     pub fn new(bytes: SymbolBytes<'a>) -> Result<Self, ElfError> {
-        let mut sorted = Vec::new();
-        sorted.try_reserve_exact(bytes.functions().count()).map_err(|_| ElfError::OutOfMemory)?;
-        sorted.extend(bytes.functions());
-        sorted.sort_unstable_by_key(|function: &Function| (function.start, function.rank, function.name));
-        Ok(Self { bytes, sorted })
+        let sorted = sort(&bytes, FUNCTIONS)?;
+        let labels = sort(&bytes, LABELS)?;
+        Ok(Self { bytes, sorted, labels })
     }
 
     /// The function at the stated address: the last one that begins at or before it and holds it. One without a size holds
-    /// what follows up to the next.
+    /// what follows up to the next, or to the end of the section; so does a place without a type, where no function with a size holds it.
     pub fn find(&self, address: u64) -> Option<SymbolHit<'a>> {
-        let end = self.sorted.partition_point(|function| function.start <= address);
-        let before = self.sorted.get(..end)?;
-        let last = before.last()?;
+        let before = up_to(&self.sorted, address);
         // Of several that begin there the best comes last; a function may also lie in a larger one that begins earlier.
-        let holds = |function: &&Function| address.wrapping_sub(function.start) < function.size;
-        let found =
-            before.iter().rev().take(NESTED).find(holds).or_else(|| Some(last).filter(|last| last.size == 0))?;
+        let found = holding(before, address).or_else(|| self.without_size(before, address))?;
         Some(SymbolHit {
             name: self.bytes.text(found.name),
             start: found.start,
@@ -146,18 +192,56 @@ impl<'a> Functions<'a> {
             is_full: self.bytes.is_full,
         })
     }
+
+    /// The last that begins in `before` or among the labels, if nobody says where it ends.
+    fn without_size<'s>(&'s self, before: &'s [Function], address: u64) -> Option<&'s Function> {
+        let function = before.last();
+        let label = up_to(&self.labels, address).last();
+        // One within a function ends with it.
+        let label = label.filter(|label| {
+            function.is_none_or(|function| function.start < label.start) && holding(before, label.start).is_none()
+        });
+        let holds = |last: &&Function| last.size == 0 || address.wrapping_sub(last.start) < last.size;
+        let last = label.or(function).filter(holds)?;
+        match self.bytes.section_of(last.start) {
+            Some(section) => section.contains(&address).then_some(last),
+            None => Some(last),
+        }
+    }
 }
 
-/// A symbol that is a function of this file.
-fn read(symbol: &[u8], form: Form) -> Option<Function> {
+/// The symbols by address; of those at one place the best last.
+#[inline(never)]
+fn sort(bytes: &SymbolBytes<'_>, kinds: Kinds) -> Result<Vec<Function>, ElfError> {
+    let mut sorted = Vec::new();
+    sorted.try_reserve_exact(bytes.of_kinds(kinds).count()).map_err(|_| ElfError::OutOfMemory)?;
+    sorted.extend(bytes.of_kinds(kinds));
+    sorted.sort_unstable_by_key(|function: &Function| (function.start, function.rank, function.name));
+    Ok(sorted)
+}
+
+/// Those that begin at or before the address.
+fn up_to(sorted: &[Function], address: u64) -> &[Function] {
+    sorted.get(..sorted.partition_point(|function| function.start <= address)).unwrap_or_default()
+}
+
+/// The last whose size says that it holds the address.
+fn holding(before: &[Function], address: u64) -> Option<&Function> {
+    before.iter().rev().take(NESTED).find(|function| address.wrapping_sub(function.start) < function.size)
+}
+
+/// A symbol of one of these kinds that this file defines.
+fn read(symbol: &[u8], form: Form, kinds: Kinds) -> Option<Function> {
     // Name, value, size, kind and section: where each begins.
     let (name, value, size, info, section) = if form.is_64 { (0, 8, 16, 4, 6) } else { (0, 4, 8, 12, 14) };
     let word = if form.is_64 { 8 } else { 4 };
     let number = |at: usize, bytes: usize| symbol.get(at..at + bytes).map(|bytes| form.number(bytes));
     let (value, size, info) = (number(value, word)?, number(size, word)?, *symbol.get(info)?);
     let name = u32::try_from(number(name, 4)?).ok()?;
-    let is_defined = number(section, 2)? != 0;
-    if !is_defined || name == 0 || !matches!(info & 15, STT_FUNC | STT_GNU_IFUNC) {
+    let section = number(section, 2)?;
+    // A number that a linker was given is no place, but for a function.
+    let is_number = kinds == LABELS && (SHN_LORESERVE..SHN_XINDEX).contains(&section);
+    if section == 0 || is_number || name == 0 || !kinds.contains(&(info & 15)) {
         return None;
     }
     let is_short = form.marks_short_code && value & 1 == 1;
