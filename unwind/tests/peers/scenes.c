@@ -9,10 +9,12 @@
 
 #define NOINLINE __attribute__((noinline, noclone))
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__i386__)
 #define FAULT "ud2\nret"
 #elif defined(__aarch64__)
 #define FAULT ".inst 0\nret"
+#elif defined(__arm__)
+#define FAULT ".word 0xe7f000f0\nbx lr"
 #else
 #define FAULT ".word 0xec000000\njr $31\nnop"
 #endif
