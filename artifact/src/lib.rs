@@ -52,6 +52,7 @@ mod sniff;
 mod stream;
 mod symbols;
 mod text;
+mod told;
 mod unwind_inputs;
 mod work;
 
@@ -76,6 +77,7 @@ pub use stream::{
 };
 pub use symbols::FunctionSymbol;
 pub use text::escaped;
+pub use told::BuildTexts;
 pub use unwind_inputs::{PltSection, SectionSlice, UnwindInputs};
 
 /// The most bytes that one section may have after decompression: 16 GiB.

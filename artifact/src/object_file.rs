@@ -345,8 +345,28 @@ impl<'d> ObjectFile<'d> {
         self.headers().build_paths().iter().map(|path| crate::escaped(path).into_owned()).collect()
     }
 
-    /// Whether a debugger would run a script whose text stands in the file (`.debug_gdb_scripts`, kinds 4 and 6).
-    /// Entries that only name a file are none.
+    /// What the file tells of its build beside paths: compilers and their options, macros, whole source files, Go's build settings. What is of
+    /// these kinds and is not read is named.
+    pub fn build_texts(&self) -> crate::BuildTexts {
+        let headers = self.headers();
+        let pieces: Vec<&[u8]> = headers.loaded().into_iter().map(|(_, bytes)| bytes).collect();
+        let sections = ["info", "str", "line_str", "macro", "macinfo", "info.dwo", "str.dwo", "macro.dwo"];
+        let bytes = sections.iter().filter_map(|name| self.debug_section(name)).map(|section| section.len() as u64);
+        let loaded = pieces.iter().map(|piece| piece.len() as u64);
+        let mut gathering = crate::told::Gathering::of(bytes.chain(loaded).fold(0, u64::saturating_add));
+        dwarf::build_texts(headers, &mut gathering);
+        for line in self.section(".GCC.command.line").map_or(&b""[..], |(_, bytes)| bytes).split(|byte| *byte == 0) {
+            gathering.command_line(line);
+        }
+        crate::go::build_info(pieces.into_iter(), &mut gathering);
+        if self.has_embedded_portable_pdb() {
+            gathering.not_read("the portable program database in an assembly");
+        }
+        gathering.texts
+    }
+
+    /// Whether a debugger would run a script whose text stands in the file (`.debug_gdb_scripts`, kinds 4 and 6), or that an entry
+    /// names as no script is named. Entries that name a file as a script is named are none.
     pub fn has_inline_debugger_scripts(&self) -> bool {
         self.headers().has_inline_debugger_scripts()
     }

@@ -19,8 +19,11 @@ pub(crate) fn is_script_section(name: &[u8]) -> bool {
     matches!(name, b".debug_gdb_scripts" | b".zdebug_gdb_scripts")
 }
 
-/// Whether the sections hold an entry whose script is the entry itself (kinds 4 and 6), or of a kind that we do not
-/// know, or cannot be read, or are larger than any list of names: what cannot be judged is not let through.
+/// Whether the sections hold an entry whose script is the entry itself (kinds 4 and 6), or that names a file as no script is named, or of
+/// a kind that we do not know, or cannot be read, or are larger than any list of names: what cannot be judged is not let through.
+///
+/// gdb looks for a named file below the current directory and those that it was told of, whatever the path (Go's programs have that of
+/// `runtime-gdb.py` in the toolchain). What came with the object file is not found so: no title of a bundle ends as a script does.
 ///
 /// Each section comes as its bytes in memory and what gives them.
 pub(crate) fn hold_inline_text<'d, F>(sections: impl Iterator<Item = (u64, F)>) -> bool
@@ -42,8 +45,12 @@ where
 
 /// Entries end with a NUL and start with their kind; NULs between them are padding.
 fn holds_inline_text(bytes: &[u8]) -> bool {
-    let mut kinds = bytes.split(|byte| *byte == 0).filter_map(|entry| entry.first());
-    kinds.any(|kind| !matches!(*kind, PYTHON_FILE | SCHEME_FILE))
+    let mut entries = bytes.split(|byte| *byte == 0).filter_map(|entry| entry.split_first());
+    entries.any(|(kind, name)| match *kind {
+        PYTHON_FILE => !name.ends_with(b".py"),
+        SCHEME_FILE => !name.ends_with(b".scm"),
+        _ => true,
+    })
 }
 
 #[cfg(test)]
@@ -63,6 +70,16 @@ mod tests {
         let section = |_| (names.len() as u64, || Ok(Cow::Borrowed(&names[..])));
         assert!(!hold_inline_text((0..16).map(section)));
         assert!(hold_inline_text((0..1 << 20).map(section)));
+    }
+
+    #[test]
+    fn entries_that_name_a_file_as_no_script_is_named_are_scripts() {
+        for entry in
+            ["\x01Info.plist", "\x01dSYM/ID/a.dSYM/Contents/a.txt", "\x03a.py", "\x01a.scm", "\x01a.PY", "\x01"]
+        {
+            assert!(holds_inline_text(entry.as_bytes()), "{entry:?}");
+        }
+        assert!(!holds_inline_text(b"\x01/usr/local/go/src/runtime/runtime-gdb.py\0"));
     }
 
     #[test]

@@ -50,6 +50,7 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
         format!("add its debug file {} of id {}", link.name, module.debug_id)
     } else if object.id_kind.code() == "text-hash" {
         let what_to_do = match object.format {
+            Format::Pe if object.is_il_alone => "compile with -debug:portable (DebugType)",
             Format::Elf => "link with --build-id",
             Format::Pe => "link with /DEBUG (MinGW: --build-id, or name its debug file by objcopy --add-gnu-debuglink)",
             Format::Macho => "link without -no_uuid",

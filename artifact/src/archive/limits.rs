@@ -76,6 +76,14 @@ pub(super) struct Account<'l> {
     failure: RefCell<Option<ArchiveError>>,
 }
 
+/// What an [`Account`] has counted at some point.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    members: u64,
+    total: u64,
+    holes: u64,
+}
+
 impl<'l> Account<'l> {
     pub(super) fn new(limits: &'l Limits) -> Self {
         Self {
@@ -145,11 +153,16 @@ impl<'l> Account<'l> {
         &self.read
     }
 
-    /// Begins anew: what was counted was a first pass over the same bytes.
-    pub(super) fn restart(&self) {
-        self.members.set(0);
-        self.total.set(0);
-        self.holes.set(0);
+    /// What was counted so far.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { members: self.members.get(), total: self.total.get(), holes: self.holes.get() }
+    }
+
+    /// Takes back what was counted since: it was a first pass over the same bytes.
+    pub(super) fn back_to(&self, mark: Mark) {
+        self.members.set(mark.members);
+        self.total.set(mark.total);
+        self.holes.set(mark.holes);
     }
 
     pub(super) fn total(&self) -> u64 {

@@ -18,6 +18,8 @@ pub struct ArchiveReport {
     /// Those names, in the order of the archive, the first 64 MiB of their text; of images none, whose files are
     /// visited under each name that they have in the end.
     pub hard_link_names: Vec<HardLink>,
+    /// The names of symbolic links in tars and what they lead to, be it there or not, the first ones within the same bound.
+    pub symbolic_link_names: Vec<HardLink>,
     hard_link_bytes: usize,
     /// Devices, pipes and sockets.
     pub special_files: u64,
@@ -130,6 +132,15 @@ impl ArchiveReport {
         if bytes <= MAX_HARD_LINK_BYTES {
             self.hard_link_bytes = bytes;
             self.hard_link_names.push(HardLink { path, target });
+        }
+    }
+
+    pub(super) fn symbolic_link(&mut self, path: String, target: String) {
+        self.symbolic_links = self.symbolic_links.saturating_add(1);
+        let bytes = self.hard_link_bytes.saturating_add(path.len()).saturating_add(target.len());
+        if bytes <= MAX_HARD_LINK_BYTES {
+            self.hard_link_bytes = bytes;
+            self.symbolic_link_names.push(HardLink { path, target });
         }
     }
 

@@ -107,6 +107,13 @@ impl<'w> Walk<'w> {
                 self.report.pass_over(archive, PassedOverReason::Damaged(reason));
                 Ok(())
             }
+            Err(Halt::Archive(ArchiveError::Mismatch { archive, blob, expected, found }))
+                if archive.starts_with(&place.label()) =>
+            {
+                let reason = format!("{blob}: expected {expected}, found {found}");
+                self.report.pass_over(archive, PassedOverReason::Damaged(reason));
+                Ok(())
+            }
             other => self.past_bomb(place, other, |archive| archive.starts_with(&place.label())).map(|_| ()),
         }
     }
@@ -174,6 +181,9 @@ impl<'w> Walk<'w> {
         if kind == ArchiveKind::Zip {
             return self.zip_in_stream(place, input);
         }
+        if kind == ArchiveKind::Tar && !place.as_outer().is_outermost() {
+            return self.tar_in_stream(place, input);
+        }
         self.report.archives = self.report.archives.saturating_add(1);
         let inside = place.as_outer();
         if inside.is_outermost() {
@@ -184,6 +194,32 @@ impl<'w> Walk<'w> {
         // The rest holds the check values of the compressed stream.
         let rest = io::copy(input, &mut io::sink());
         rest.map(|_| ()).map_err(|error| self.account.halt(&inside.label, "a sound end of the stream", &error))
+    }
+
+    /// A tar of images is read twice: one within another archive is held in memory, within the limit. A larger one, and one that does not
+    /// begin like images, is read as it comes.
+    fn tar_in_stream(&mut self, place: &Place, input: &mut dyn Read) -> Result<(), Halt> {
+        let label = place.label();
+        let read_error = |walk: &Self, error: io::Error| walk.account.halt(&label, "more of a tar", &error);
+        let mut held = Vec::new();
+        (&mut *input).take(image::BEGINNING as u64).read_to_end(&mut held).map_err(|error| read_error(self, error))?;
+        if image::is_worth_a_look(&held) {
+            let left = self.account.limits.buffer_bytes.saturating_sub(held.len() as u64);
+            let fits = place.size.is_none_or(|size| size <= self.account.limits.buffer_bytes);
+            if fits {
+                let read = (&mut *input).take(left.saturating_add(1)).read_to_end(&mut held);
+                let read = read.map_err(|error| read_error(self, error))?;
+                if read as u64 <= left && image::read_saved(self, place, &mut io::Cursor::new(held.as_slice()))? {
+                    return Ok(());
+                }
+            }
+        }
+        self.report.archives = self.report.archives.saturating_add(1);
+        let mut input = held.chain(input);
+        self.members(ArchiveKind::Tar, &place.as_outer(), &mut input)?;
+        // The rest holds the check values of the compressed stream.
+        let rest = io::copy(&mut input, &mut io::sink());
+        rest.map(|_| ()).map_err(|error| self.account.halt(&label, "a sound end of the stream", &error))
     }
 
     /// With a count of what is read, by which members are found again.

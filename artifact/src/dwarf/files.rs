@@ -68,7 +68,7 @@ impl Files {
 }
 
 /// Compilation directory, include directory and file name, joined as far as they are relative.
-fn path<'s>(unit: &Unit<'s>, header: &LineProgramHeader<Slice<'s>>, number: u64) -> Option<Vec<u8>> {
+pub(super) fn path<'s>(unit: &Unit<'s>, header: &LineProgramHeader<Slice<'s>>, number: u64) -> Option<Vec<u8>> {
     // Numbers count from 1 before DWARF 5, where 0 says "no file".
     if number == 0 && header.version() < 5 {
         return None;
@@ -114,7 +114,7 @@ fn is_absolute(path: &[u8]) -> bool {
     matches!(path, [b'/' | b'\\', ..] | [_, b':', b'/' | b'\\', ..])
 }
 
-fn text<'s>(unit: &Unit<'s>, value: AttributeValue<Slice<'s>>) -> Option<&'s [u8]> {
+pub(super) fn text<'s>(unit: &Unit<'s>, value: AttributeValue<Slice<'s>>) -> Option<&'s [u8]> {
     use super::value::Value;
     match value {
         AttributeValue::String(text) => Some(text.slice()),

@@ -201,6 +201,16 @@ impl<'s> Unit<'s> {
         Ok(!said.is_empty())
     }
 
+    /// What the unit's first entry says, all of it.
+    pub(crate) fn root_attributes(&self, budget: &mut Budget) -> Result<Vec<(gimli::DwAt, Value<'s>)>> {
+        let mut cursor = self.cursor_at(self.header.entries)?;
+        let abbreviation = self.abbreviations.get(cursor.uleb()?)?;
+        let attributes = self.abbreviations.attributes(abbreviation);
+        budget.charge(attributes.len() as u64)?;
+        let mut read = |attribute| value::read(&mut cursor, attribute, self.header.encoding);
+        attributes.iter().map(|attribute| Ok((attribute.name, read(attribute)?))).collect()
+    }
+
     /// Says only where the code is described: in a split unit.
     pub(crate) fn is_skeleton(&self) -> bool {
         self.root.dwo_name.is_some() && !self.own.is_split

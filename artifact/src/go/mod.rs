@@ -5,6 +5,7 @@
 //! of the Go releases 1.15 to 1.26. Nothing is shared between this folder and the DWARF reader but the result.
 
 mod build_id;
+mod build_info;
 mod header;
 mod image;
 mod inline_tree;
@@ -23,6 +24,7 @@ use image::Image;
 use symseal_module::Svma;
 
 pub(crate) use build_id::before_code;
+pub(crate) use build_info::build_info;
 pub(crate) use names::is_go;
 
 /// A Go program's function table and the image that it speaks of.

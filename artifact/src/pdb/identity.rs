@@ -98,6 +98,13 @@ impl<'d> PdbFile<'d> {
         self.is_stripped
     }
 
+    /// The named streams, and the source files among them.
+    pub fn build_texts(&self) -> crate::BuildTexts {
+        let mut gathering = crate::told::Gathering::of(self.bytes());
+        super::streams::named_streams(self, &mut gathering);
+        gathering.texts
+    }
+
     /// What it tells of the machines that compiled and linked: directories, paths and command lines.
     pub fn build_records(&self) -> BuildRecords {
         BuildRecords::of(self)

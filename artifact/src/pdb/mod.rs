@@ -23,6 +23,7 @@ mod publics;
 mod read;
 mod records;
 mod rows;
+mod streams;
 
 pub use build_records::BuildRecords;
 pub use frames::{FrameData, FrameKind, FrameRule, FrameTable, ProgramId};

@@ -99,6 +99,7 @@ fn finish(
     })?;
     let replaced = names::replace(&mut found);
     let taken = taken.saturating_sub(replaced) + names::link(&walked, reading, &mut found);
+    names::give(&mut found.files, names::symbolic(&walked));
     found.skip(reason::LINK, walked.symbolic_links);
     found.skip(reason::HARD_LINK, walked.hard_links.saturating_sub(found.linked));
     found.skip(reason::SPECIAL, walked.special_files);

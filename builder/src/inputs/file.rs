@@ -22,7 +22,7 @@ pub(crate) struct InputFile {
     pub(crate) bytes: Bytes,
     /// Base name, as text.
     pub(crate) name: String,
-    /// Base names of equal files.
+    /// Base names of equal files, and of links to it among the inputs.
     pub(crate) other_names: BTreeSet<String>,
     pub(crate) measured: Measured,
     pub(crate) content: Content,
@@ -167,6 +167,11 @@ pub(crate) struct SplitFacts {
 }
 
 impl InputFile {
+    /// Whether it goes by that name.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.other_names.contains(name)
+    }
+
     pub(crate) fn new(
         place: String,
         bytes: Bytes,

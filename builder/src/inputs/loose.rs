@@ -93,7 +93,7 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
 }
 
 pub(super) const SCRIPT: &str = "a debugger that finds a file of this name runs it";
-const INLINE_SCRIPT: &str = "its .debug_gdb_scripts holds the text of a script that gdb would run; remove that section";
+const INLINE_SCRIPT: &str = "its .debug_gdb_scripts holds the text of a script that gdb would run, or names one that may be any file; remove that section";
 
 /// Whether a debugger would run the file because of its name or place.
 pub(super) fn is_script(name: &str, dsym: Option<&DsymPlace>) -> bool {

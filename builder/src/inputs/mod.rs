@@ -21,7 +21,7 @@ use symseal_artifact::{Limits, MAX_PASSED_OVER};
 use symseal_bundle::pages::Measured;
 use symseal_bundle::workers::{self, Budget};
 
-use crate::error::BuildError;
+use crate::error::{BuildError, place_of};
 use crate::progress::{Progress, Tell};
 use crate::report::{ArchiveReport, InputReport, PassedOver, Refused, SkippedPlaces};
 pub(crate) use identify::reason;
@@ -125,6 +125,8 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
         report.archives.extend(one.archives);
         files.extend(one.files);
     }
+    let links = walked.link_names.iter().map(|(path, name)| (place_of(path), name.clone()));
+    names::give(&mut files, links);
     report.refused.sort();
     report.archives.sort();
     Ok(Gathered { files, report })

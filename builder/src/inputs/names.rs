@@ -59,6 +59,37 @@ pub(super) fn link(walked: &Walked, reading: &Reading<'_>, found: &mut Found) ->
     taken
 }
 
+/// Gives files the names of symbolic links to them, each with the place that it leads to. By such a name a file is found by what names it; what
+/// it is called itself stays, as do the files of a bundle.
+pub(super) fn give(files: &mut [InputFile], links: impl Iterator<Item = (String, String)>) {
+    let mut links = links.peekable();
+    if links.peek().is_none() {
+        return;
+    }
+    let by_place: HashMap<String, usize> =
+        files.iter().enumerate().map(|(at, file)| (file.place.clone(), at)).collect();
+    for (place, name) in links {
+        let file = by_place.get(&place).and_then(|at| files.get_mut(*at));
+        if let Some(file) = file.filter(|file| file.name != name) {
+            file.other_names.insert(name);
+        }
+    }
+}
+
+/// The names of an archive's symbolic links and the places that they lead to in the end, links over links within a bound.
+pub(super) fn symbolic(walked: &Walked) -> impl Iterator<Item = (String, String)> {
+    const MAX_LINKS: usize = 8;
+    let targets: HashMap<&str, &str> =
+        walked.symbolic_link_names.iter().map(|link| (link.path.as_str(), link.target.as_str())).collect();
+    walked.symbolic_link_names.iter().map(move |link| {
+        let mut target = link.target.as_str();
+        for _ in 0..MAX_LINKS {
+            target = targets.get(target).copied().unwrap_or(target);
+        }
+        (target.to_owned(), link.path.rsplit('/').next().unwrap_or_default().to_owned())
+    })
+}
+
 /// What the file is called under the path of a link: as its target is, without the suffix of what it was packed with.
 fn name_of(path: &str, target: &str, target_name: &str) -> String {
     let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();

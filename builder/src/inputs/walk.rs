@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::Exclude;
+use super::file::base_name;
 use crate::error::{BuildError, io_error, place_of};
 
 /// A file to look at.
@@ -27,6 +28,8 @@ pub(crate) struct Walked {
     pub(crate) candidates: Vec<Candidate>,
     /// Symbolic links in directories.
     pub(crate) links: u64,
+    /// Their names, by the paths of the candidates that they lead to.
+    pub(crate) link_names: Vec<(PathBuf, String)>,
     /// Devices, pipes and sockets in directories.
     pub(crate) special: u64,
     /// The pattern by which each file or directory was left out.
@@ -35,13 +38,14 @@ pub(crate) struct Walked {
 
 /// Every file at or below `paths`, except below `output`, where this build writes, and what `exclude` leaves out.
 ///
-/// Links in directories are passed over: what they lead to inside is found anyway, and what they lead to outside was not
-/// given to us. So there are no loops.
+/// Links in directories are not followed: what they lead to inside is found anyway, under its own name, and what they lead to outside was not
+/// given to us. So there are no loops. One that leads to a file inside is a further name of that file.
 pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>, exclude: &Exclude) -> Result<Walked, BuildError> {
     // As it is on disk, so that two ways to write it are one.
     let output = output.and_then(|output| fs::canonicalize(output).ok());
     let mut walked = Walked::default();
     let mut directories = Vec::new();
+    let mut links = Vec::new();
     for path in paths {
         if let Some(glob) = exclude.matching(&place_of(path)) {
             walked.excluded.push(glob.to_owned());
@@ -76,16 +80,43 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>, exclude: &Exclude) 
             };
             one.directories.retain(|directory| is_wanted(directory));
             one.files.retain(|file| is_wanted(&file.path));
+            one.links.retain(|link| is_wanted(link));
             directories.extend(one.directories);
             walked.candidates.extend(one.files);
-            walked.links += one.links;
+            walked.links += one.links.len() as u64;
+            links.extend(one.links);
             walked.special += one.special;
         }
     }
     // One file may have been named and found: then it was named.
     walked.candidates.sort_by(|a, b| (&a.path, b.named).cmp(&(&b.path, a.named)));
     walked.candidates.dedup_by(|a, b| a.path == b.path);
+    walked.link_names = link_names(&links, paths, &walked.candidates);
     Ok(walked)
+}
+
+/// The names of those links that lead to candidates. Between a root and a candidate lies no link, so that where a candidate really lies is
+/// known without asking for each.
+fn link_names(links: &[PathBuf], roots: &[PathBuf], candidates: &[Candidate]) -> Vec<(PathBuf, String)> {
+    let roots: Vec<(PathBuf, &PathBuf)> = if links.is_empty() {
+        Vec::new()
+    } else {
+        roots.iter().filter_map(|root| Some((fs::canonicalize(root).ok()?, root))).collect()
+    };
+    let candidate = |path: &Path| {
+        let at = candidates.binary_search_by(|candidate| candidate.path.as_path().cmp(path)).ok()?;
+        candidates.get(at).map(|candidate| candidate.path.clone())
+    };
+    let named = |link: &PathBuf| {
+        // One that leads to nothing, or in a circle, is a name of nothing.
+        let target = fs::canonicalize(link).ok()?;
+        let mut found = roots.iter().filter_map(|(real, root)| {
+            let rest = target.strip_prefix(real).ok()?;
+            candidate(&if rest.as_os_str().is_empty() { (*root).clone() } else { root.join(rest) })
+        });
+        Some((found.next()?, base_name(link)))
+    };
+    links.iter().filter_map(named).collect()
 }
 
 /// The content of one directory.
@@ -93,7 +124,7 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>, exclude: &Exclude) 
 struct Listed {
     directories: Vec<PathBuf>,
     files: Vec<Candidate>,
-    links: u64,
+    links: Vec<PathBuf>,
     special: u64,
 }
 
@@ -113,7 +144,7 @@ fn list(directory: &Path, output: Option<&Path>) -> Result<Listed, BuildError> {
             let size = entry.metadata().map_err(io_error("look at", &path))?.len();
             listed.files.push(Candidate { path, named: false, size, is_layout: false });
         } else if kind.is_symlink() {
-            listed.links += 1;
+            listed.links.push(path);
         } else {
             listed.special += 1;
         }

@@ -21,7 +21,7 @@ use symseal_symx::SymbolSource;
 use crate::error::BuildError;
 use crate::inputs::InputFile;
 use crate::pairing::{Module, Part};
-use crate::report::{ModuleReport, PairedFile, PairedRole};
+use crate::report::{ModuleReport, PairedBy, PairedFile, PairedRole};
 use crate::sources::WantedSources;
 use load::Files;
 use store::Stored;
@@ -81,7 +81,7 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
     let make_symbols = || symbol_table(id, symbols_of, &parsed, symbols_from, building.wants_sources, threads);
     let make_unwind = || {
         let binary = parsed.binary.as_ref().zip(module.binary.map(|part| part.file.digest()));
-        unwind_table(id, binary, parsed.debug.as_ref())
+        if module.is_supplementary { Unwind::default() } else { unwind_table(id, binary, parsed.debug.as_ref()) }
     };
     let (symbols, unwind) = if threads.get() > 1 {
         std::thread::scope(|scope| {
@@ -140,7 +140,8 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
         inputs: inputs(module),
         statistics,
     };
-    let report = report(id, module, main, &entry, stream, &unwind, (&table, &index));
+    let mut report = report(id, module, main, &entry, stream, &unwind, (&table, &index));
+    report.notes.extend(another_checksum(module, &files));
     Ok(Finished { id: id.clone(), entry, pages: stored.pages, report, sources })
 }
 
@@ -220,23 +221,37 @@ fn store_inputs(
     stored: &mut Stored<'_>,
 ) -> Result<(), BuildError> {
     let bytes = |file: &InputFile| files.find(&file.digest()).map(|loaded| &*loaded.bytes).unwrap_or_default();
-    let mut put = |role: FileRole, path: String, part: Part<'_>| {
+    let put = |stored: &mut Stored<'_>, role: FileRole, path: String, part: Part<'_>| {
         stored.put_input(role, places::format(part), path, part.file, bytes(part.file))
     };
     let own = module.binary.filter(|part| part.object().is_some_and(|object| object.is_debuginfo));
     if let Some(part) = module.debug.map(|paired| paired.part).or(own) {
-        put(FileRole::Debuginfo, places::debug_file(id, part, pdb.map(|pdb| pdb.name.as_str())), part)?;
+        put(stored, FileRole::Debuginfo, places::debug_file(id, part, pdb.map(|pdb| pdb.name.as_str())), part)?;
+        if let Some(linked) = places::linked(id, module).filter(|title| stored.is_free(title)) {
+            put(stored, FileRole::Debuginfo, linked, part)?;
+        }
     }
     if let Some(part) = module.binary.filter(|_| building.store_executables) {
         let code_id = part.object().and_then(|object| object.code_id.as_deref());
-        put(FileRole::Executable, places::executable(id, part.file, code_id), part)?;
+        put(stored, FileRole::Executable, places::executable(id, part.file, code_id), part)?;
     }
     let mut packages = 0;
     for paired in &module.split {
         let is_package =
             paired.part.object().and_then(|object| object.split.as_ref()).is_some_and(|split| split.is_package);
         packages += usize::from(is_package);
-        put(FileRole::SplitDwarf, places::split(id, paired.part, packages == 1), paired.part)?;
+        let places = places::split(id, module, paired.part, is_package && packages == 1);
+        let mut is_placed = false;
+        for title in places.looked_at {
+            // Names come from inputs: what another file has is that one's.
+            if stored.is_free(&title) {
+                put(stored, FileRole::SplitDwarf, title, paired.part)?;
+                is_placed = true;
+            }
+        }
+        if !is_placed {
+            put(stored, FileRole::SplitDwarf, places.otherwise, paired.part)?;
+        }
     }
     for member in &module.dsym_members {
         let Some(path) = places::dsym_member(id, member) else { continue };
@@ -245,6 +260,21 @@ fn store_inputs(
         stored.put_input(FileRole::DsymMember, FileFormat::Dsym, path, member, &bytes)?;
     }
     Ok(())
+}
+
+/// What is to be said of a debug file with the binary's id that is not the one whose checksum the binary's link has: debuggers go by the
+/// id, and others by the checksum. (Where dwz comes after the link, as in Fedora's packages, that is so of all.)
+fn another_checksum(module: &Module<'_>, files: &Files<'_>) -> Option<String> {
+    let link = module.binary?.object()?.debug_link.as_ref()?;
+    let paired = module.debug.filter(|paired| matches!(paired.by, PairedBy::BuildId | PairedBy::GuidAge))?;
+    let loaded = files.find(&paired.part.file.digest()).filter(|_| paired.part.file.is_named(&link.name))?;
+    let found = crc32fast::hash(&loaded.bytes);
+    (found != link.crc32).then(|| {
+        format!(
+            "its debug file {} has its id, and the CRC-32 {found:#010x} where its debug link says {:#010x}: it was changed since",
+            paired.part.file.place, link.crc32
+        )
+    })
 }
 
 /// The unwind table comes from the binary; where `.debug_frame` was taken from the debug file, from that too.
@@ -373,6 +403,7 @@ fn report(
         symbol_table_bytes: table.len() as u64,
         module_index_bytes: index.json.len() as u64,
         lines_inlined: index.lines_inlined,
+        notes: Vec::new(),
         skipped: stream.skipped.into_iter().map(|(reason, times)| (reason.to_owned(), times)).collect(),
         unwind: unwind.report.clone(),
     }

@@ -5,7 +5,7 @@ use std::fs;
 use symseal_bundle::compose::{self, FileFormat};
 use symseal_bundle::page_hashes::FilePages;
 use symseal_bundle::pages::{self, DEBUG_FILE_PAGE, Hash, Measured};
-use symseal_bundle::{Digest, FileEntry, FileRole, LayoutDir, LayoutError, pieces};
+use symseal_bundle::{Digest, FileEntry, FileRole, LayoutDir, LayoutError, pieces, title};
 
 use crate::error::BuildError;
 use crate::inputs::InputFile;
@@ -21,6 +21,16 @@ pub(super) struct Stored<'l> {
 impl<'l> Stored<'l> {
     pub(super) fn new(layout: Option<&'l LayoutDir>) -> Self {
         Self { layout, entries: Vec::new(), pages: Vec::new() }
+    }
+
+    /// Whether a file may have this title: no other one has it, or is a directory of it, where case does not count.
+    pub(super) fn is_free(&self, title: &str) -> bool {
+        let wanted = title::fold(title);
+        let is_below = |path: &str, folder: &str| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+        !self.entries.iter().any(|entry| {
+            let taken = title::fold(&entry.path);
+            taken == wanted || is_below(&wanted, &taken) || is_below(&taken, &wanted)
+        })
     }
 
     /// A file that is taken as it is, and its bytes.

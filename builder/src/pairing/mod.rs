@@ -119,7 +119,7 @@ impl<'f> Module<'f> {
     }
 
     /// What its debug information is read from.
-    fn described(&self) -> Option<Part<'f>> {
+    pub(crate) fn described(&self) -> Option<Part<'f>> {
         let debug = self.debug.map(|paired| paired.part);
         debug.filter(|part| part.tells() >= Tells::Lines).or(self.binary).or(debug)
     }
@@ -142,6 +142,7 @@ pub(crate) fn unique(files: Vec<InputFile>) -> (Vec<InputFile>, u64) {
         let is_double = double.digest() == kept.digest();
         if is_double {
             kept.other_dsyms.extend(double.dsym.take());
+            kept.other_names.append(&mut double.other_names);
         }
         if is_double && double.name != kept.name {
             kept.other_names.insert(std::mem::take(&mut double.name));
@@ -214,5 +215,5 @@ fn orphans<'p, 'f>(pairing: &'p Pairing<'f>) -> impl Iterator<Item = (&'p DebugI
 
 /// Whether a file goes by that name.
 fn is_named(file: &InputFile, name: &str) -> bool {
-    file.name == name || file.other_names.contains(name)
+    file.is_named(name)
 }

@@ -56,6 +56,8 @@ pub struct ModuleReport {
     pub module_index_bytes: u64,
     /// Whether the complete line table is in the module's index.
     pub lines_inlined: bool,
+    /// What is odd about its files, and is no error.
+    pub notes: Vec<String>,
     /// What was left out of the symbol table: reason → how often.
     pub skipped: BTreeMap<String, u64>,
     /// The unwind table.
@@ -119,7 +121,7 @@ pub struct PairedFile {
 pub struct UnwindReport {
     /// Bytes of the `.uwt` table; 0 where there is none.
     pub table_bytes: u64,
-    /// Why there is none.
+    /// Why there is none; nothing for what dwz made, which is no module with code.
     pub none_because: Option<String>,
     /// Frame description entries.
     pub fdes: u64,
@@ -168,6 +170,10 @@ impl UnwindTotals {
         for unwind in modules.iter().map(|module| &module.unwind) {
             if let Some(reason) = &unwind.none_because {
                 *totals.none_because.entry(reason.clone()).or_default() += 1;
+                continue;
+            }
+            if unwind.table_bytes == 0 {
+                // It has no code of its own.
                 continue;
             }
             totals.modules += 1;

@@ -39,14 +39,54 @@ pub struct Disclosure {
     /// Other paths of the machines that built or linked, in the stored files: of program databases in PE files, of object files and
     /// sources in the debug maps of Mach-O files, of object files, libraries and compilers in program databases.
     pub build_paths: BTreeSet<String>,
-    /// Command lines of compilers and linkers, in program databases.
+    /// Command lines of compilers and linkers: in program databases, and options that compilers record in DWARF.
     pub command_lines: BTreeSet<String>,
+    /// What else the stored files tell of the build.
+    #[serde(flatten)]
+    pub traces: BuildTraces,
     /// Home directories of users in source paths, compile directories and build paths, with how many of those lie in each.
     pub homes: Vec<DirectoryCount>,
     /// What the stored files hold.
     pub files: StoredFiles,
     /// The sources of the release.
     pub sources: Option<AttachedSources>,
+}
+
+/// What stored files tell of the build beside names and paths of functions. Of one file no more texts are kept than four times its bytes; what was
+/// left out is in `not_read`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct BuildTraces {
+    /// Compilers, by their own words (`DW_AT_producer`).
+    pub producers: BTreeSet<String>,
+    /// Macros, with what they stand for.
+    pub macros: BTreeSet<String>,
+    /// Source files whose whole text is in a stored file, and its bytes.
+    pub embedded_sources: BTreeMap<String, u64>,
+    /// Modules and settings by Go's record of the build.
+    pub build_settings: BTreeSet<String>,
+    /// Named streams of program databases, and the bytes of the largest of each name.
+    pub streams: BTreeMap<String, u64>,
+    /// Where sources are fetched from (Source Link), as it stands.
+    pub source_links: BTreeSet<String>,
+    /// What of these kinds is there and was not read.
+    pub not_read: BTreeSet<String>,
+}
+
+impl BuildTraces {
+    /// Adds what another file tells.
+    pub fn absorb(&mut self, other: Self) {
+        self.producers.extend(other.producers);
+        self.macros.extend(other.macros);
+        self.build_settings.extend(other.build_settings);
+        self.source_links.extend(other.source_links);
+        self.not_read.extend(other.not_read);
+        for (into, from) in [(&mut self.embedded_sources, other.embedded_sources), (&mut self.streams, other.streams)] {
+            for (name, bytes) in from {
+                let known = into.entry(name).or_default();
+                *known = bytes.max(*known);
+            }
+        }
+    }
 }
 
 /// A directory, and how many paths begin with it.
@@ -96,6 +136,8 @@ pub struct NamedPaths {
     pub build_paths: BTreeSet<String>,
     /// Command lines of compilers and linkers.
     pub command_lines: BTreeSet<String>,
+    /// What else it tells of the build.
+    pub traces: BuildTraces,
 }
 
 /// Why it cannot be said what a bundle discloses.
@@ -125,6 +167,7 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
     let mut files = StoredFiles::default();
     let (mut names, mut paths, mut directories) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     let (mut build_paths, mut command_lines) = (BTreeSet::new(), BTreeSet::new());
+    let mut traces = BuildTraces::default();
     let mut functions = 0_u64;
     for (_, _, module) in index.modules() {
         inputs.extend(module.inputs.iter().map(|input| input.name.clone()));
@@ -135,11 +178,12 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
             files.line_tables += u64::from(module.debug_info == DebugInfo::LineTables);
         }
         // An unstripped binary is one file in two roles.
-        let mut read: BTreeSet<Digest> = BTreeSet::new();
+        let (mut read, mut counted_files): (BTreeSet<Digest>, BTreeSet<Digest>) = Default::default();
         for file in &module.files {
             match file.role {
                 FileRole::Executable => files.executable_bytes = files.executable_bytes.saturating_add(file.size),
-                FileRole::Debuginfo | FileRole::SplitDwarf => {
+                // One that has several titles is one file.
+                FileRole::Debuginfo | FileRole::SplitDwarf if counted_files.insert(file.sha256) => {
                     files.debug_bytes = files.debug_bytes.saturating_add(file.size);
                 }
                 FileRole::SymbolTable => {
@@ -159,6 +203,7 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
                 directories.extend(named.compile_directories);
                 build_paths.extend(named.build_paths);
                 command_lines.extend(named.command_lines);
+                traces.absorb(named.traces);
             }
         }
     }
@@ -179,7 +224,14 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
         inputs,
         functions,
         source_directories: counted(paths.iter().map(|path| prefix(path))),
-        homes: counted(paths.iter().chain(&directories).chain(&build_paths).filter_map(|path| home(path))),
+        homes: counted(
+            paths
+                .iter()
+                .chain(&directories)
+                .chain(&build_paths)
+                .chain(traces.embedded_sources.keys())
+                .filter_map(|path| home(path)),
+        ),
         function_names: names.len() as u64,
         source_paths: paths.len() as u64,
         names,
@@ -187,6 +239,7 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
         compile_directories: directories,
         build_paths,
         command_lines,
+        traces,
         files,
         sources,
     })

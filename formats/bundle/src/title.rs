@@ -12,7 +12,9 @@ use symseal_module::DebugId;
 
 pub use component::component;
 pub use places::{keep_apart, take_back};
-pub use platforms::{dsym_member, macho_image, pdb, pe_image, split_package, split_unit};
+pub use platforms::{
+    dsym_member, linked_debug_file, macho_image, pdb, pe_image, split_package, split_unit, split_unit_by_name,
+};
 pub use rules::{
     MAX_PART_BYTES, MAX_TITLE_BYTES, TitleError, check_title, fold, is_debugger_script, is_debugger_script_path,
 };
@@ -32,7 +34,22 @@ pub fn build_id_debug_file(id: &DebugId) -> Option<String> {
 /// `.build-id/ab/cdef…`, where elfutils looks for the executable. `None` unless `id` is a build-id of two bytes or more.
 pub fn build_id_executable(id: &DebugId) -> Option<String> {
     id.build_id().filter(|bytes| bytes.len() > 1)?;
-    let hex = id.to_string();
+    below_build_id(&id.to_string())
+}
+
+/// The build-id that gdb takes a GUID for, in hex digits: of a PE file with DWARF (MinGW) it looks for the debug file by that. `None`
+/// for ids of other kinds.
+pub fn guid_as_build_id(id: &DebugId) -> Option<String> {
+    let DebugId::Pdb { guid, .. } = id else { return None };
+    Some(guid.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// `.build-id/ab/cdef….debug`, where gdb looks for the debug file of a PE file with DWARF, by its GUID. `None` for ids of other kinds.
+pub fn guid_debug_file(id: &DebugId) -> Option<String> {
+    Some(below_build_id(&guid_as_build_id(id)?)? + ".debug")
+}
+
+fn below_build_id(hex: &str) -> Option<String> {
     let (directory, file) = hex.split_at_checked(2)?;
     Some(format!(".build-id/{directory}/{file}"))
 }
@@ -74,5 +91,8 @@ mod tests {
         assert_eq!(build_id_debug_file(&"ab".parse().unwrap()), None);
         let uuid: DebugId = "uuid:D6FEA1B2C3D4E5F60718293A4B5C6D7E".parse().unwrap();
         assert_eq!(check_title(&module_index(&uuid)), Ok(()));
+        let guid: DebugId = "D6FEA1B2C3D4E5F60718293A4B5C6D7E-1".parse().unwrap();
+        let expected = ".build-id/d6/fea1b2c3d4e5f60718293a4b5c6d7e.debug";
+        assert_eq!(guid_debug_file(&guid).as_deref(), Some(expected));
     }
 }

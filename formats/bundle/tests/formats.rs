@@ -287,6 +287,7 @@ fn a_bundle_discloses_paths_names_inputs_and_what_its_files_hold() {
         compile_directories: ["/home/ann/build".to_owned()].into(),
         build_paths: ["C:\\Users\\Bob\\b\\app.pdb".to_owned()].into(),
         command_lines: ["cl /c app.c".to_owned()].into(),
+        ..Default::default()
     };
     let told = symseal_bundle::disclosure::disclosure(&bundle, &directories).unwrap();
     assert_eq!(told.bundle, Some(digest));

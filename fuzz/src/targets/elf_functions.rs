@@ -32,6 +32,7 @@ pub(super) fn run(bytes: &[u8]) {
     };
     let others: Vec<ObjectFile<'_>> = others.iter().filter_map(|bytes| ObjectFile::parse(bytes).ok()).collect();
     let _ = (object.split_kind(), object.split_units(), object.split_ids());
+    let _ = object.build_texts();
     let supplementary = others.first().filter(|_| object.debug_alt_link().is_some());
     let with = DebugFiles { supplementary, split: &others, ..DebugFiles::default() };
     let Ok(stream) = functions(&object, &with) else { return };

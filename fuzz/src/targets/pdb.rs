@@ -8,6 +8,7 @@ pub(super) fn run(bytes: &[u8]) {
     let _ = PortablePdb::parse(bytes);
     let Ok(pdb) = PdbFile::parse(bytes) else { return };
     let _ = (pdb.debug_id(), pdb.guid(), pdb.age(), pdb.stream_age(), pdb.arch(), pdb.is_stripped());
+    let _ = pdb.build_texts();
     let records = pdb.build_records();
     // Parts of one stream, and names of modules from another one; escaping makes four characters of a byte at most.
     let texts = records.directories.iter().chain(&records.paths).chain(&records.command_lines);

@@ -68,6 +68,7 @@ fn modules(report: &BuildReport) {
         if more > 0 {
             notes.push(format!("{name}: no unwind rule for {more} more ranges; their reasons are counted below"));
         }
+        notes.extend(module.notes.iter().map(|note| format!("{name}: {note}")));
         for (reason, count) in &module.skipped {
             notes.push(format!("{name}: {count} left out of the symbol table: {reason}"));
         }
@@ -77,11 +78,14 @@ fn modules(report: &BuildReport) {
 
 fn pairs(report: &BuildReport) {
     let unpaired = |what: &str, one: &symseal_builder::Unpaired| format!("{what} {}: {}", one.place, one.advice);
-    lines("unpaired", report.binaries_without_debug_files.iter().map(|one| unpaired("binary", one)).collect());
-    lines("unpaired", report.debug_files_without_binaries.iter().map(|one| unpaired("debug file", one)).collect());
+    // What lacks its counterpart, and each error below, is told whole: nothing is cut off.
+    let binaries = report.binaries_without_debug_files.iter().map(|one| unpaired("binary", one));
+    let debug_files = report.debug_files_without_binaries.iter().map(|one| unpaired("debug file", one));
+    for line in binaries.chain(debug_files) {
+        outln!("unpaired: {}", visible(&line));
+    }
     let superseded = report.superseded.iter();
     lines("left out", superseded.map(|one| format!("{}, for {}: {}", one.place, one.by, one.rule)).collect());
-    // Each of these is an error: nothing is cut off.
     for one in &report.mismatches {
         let (debug_file, binary) = (visible(&one.debug_file.place), visible(&one.binary.place));
         let (expected, found) = (visible(&one.expected), visible(&one.found));

@@ -1,9 +1,9 @@
 //! `symseal bundle inspect --disclosure`: what a reader of a bundle learns.
 
 use anyhow::Result;
-use symseal_artifact::{BuildRecords, ReleaseFile};
+use symseal_artifact::{BuildRecords, BuildTexts, ReleaseFile};
 use symseal_bundle::Bundle;
-use symseal_bundle::disclosure::{DirectoryCount, Disclosure, NamedPaths, disclosure};
+use symseal_bundle::disclosure::{BuildTraces, DirectoryCount, Disclosure, NamedPaths, disclosure};
 
 use crate::exit::Answer;
 use crate::output::{out, outln, visible};
@@ -29,17 +29,45 @@ fn named_paths(bytes: &[u8]) -> NamedPaths {
         Ok(ReleaseFile::Fat(slices)) => slices,
         Ok(ReleaseFile::Pdb(pdb)) => {
             let BuildRecords { directories, paths, command_lines } = pdb.build_records();
-            return NamedPaths { compile_directories: directories, build_paths: paths, command_lines };
+            let (_, traces) = traces(pdb.build_texts());
+            return NamedPaths { compile_directories: directories, build_paths: paths, command_lines, traces };
         }
-        // Paths of sources are all that a portable PDB has, and those stand in its symbol table.
-        Ok(ReleaseFile::PortablePdb(_)) | Err(_) => Vec::new(),
+        Ok(ReleaseFile::PortablePdb(_)) => {
+            let mut named = NamedPaths::default();
+            named.traces.not_read.insert(PORTABLE.to_owned());
+            return named;
+        }
+        Err(_) => Vec::new(),
     };
     let mut named = NamedPaths::default();
     for slice in slices {
         named.compile_directories.extend(slice.compile_directories());
         named.build_paths.extend(slice.build_paths());
+        let (command_lines, traces) = traces(slice.build_texts());
+        named.command_lines.extend(command_lines);
+        // Slices of one file are for different processors; what they tell is nearly the same.
+        named.traces.absorb(traces);
     }
     named
+}
+
+/// Beside the paths of sources, which stand in its symbol table.
+const PORTABLE: &str = "sources and Source Link in portable program databases, where they have some";
+
+/// Command lines, and what else a file tells of its build.
+fn traces(texts: BuildTexts) -> (std::collections::BTreeSet<String>, BuildTraces) {
+    let BuildTexts {
+        producers,
+        command_lines,
+        macros,
+        embedded_sources,
+        build_settings,
+        streams,
+        source_links,
+        not_read,
+    } = texts;
+    let traces = BuildTraces { producers, macros, embedded_sources, build_settings, streams, source_links, not_read };
+    (command_lines, traces)
 }
 
 fn print(told: &Disclosure) {
@@ -65,10 +93,30 @@ fn print(told: &Disclosure) {
             None => outln!("sources            {}, which do not lie beside the bundle", sources.digest),
         },
     }
+    let traces = &told.traces;
+    if !traces.embedded_sources.is_empty() {
+        let bytes = traces.embedded_sources.values().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
+        outln!("EMBEDDED SOURCES   {} whole files in stored files, {bytes} bytes", traces.embedded_sources.len());
+    }
+    outln!(
+        "build              {} producers, {} command lines, {} macros, {} build settings, {} named streams",
+        traces.producers.len(),
+        told.command_lines.len(),
+        traces.macros.len(),
+        traces.build_settings.len(),
+        traces.streams.len()
+    );
     counts("directories of source paths", "directory", &told.source_directories);
     list("compile directories", told.compile_directories.iter());
     list("paths of program databases, object files, libraries and sources in stored files", told.build_paths.iter());
-    list("command lines in program databases", told.command_lines.iter());
+    list("command lines in program databases and debug information", told.command_lines.iter());
+    list("sources whose whole text is in stored files", traces.embedded_sources.keys());
+    list("macros", traces.macros.iter());
+    list("build settings of Go programs", traces.build_settings.iter());
+    list("producers", traces.producers.iter());
+    list("named streams of program databases", traces.streams.keys());
+    list("Source Link", traces.source_links.iter());
+    list("there, and not read", traces.not_read.iter());
     list("input files", told.inputs.iter());
     list("paths of source files", told.paths.iter());
     list("names of functions", told.names.iter());

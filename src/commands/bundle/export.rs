@@ -99,8 +99,12 @@ pub fn run(args: &Args) -> Result<Answer> {
         bail!("expected at least one of --debuginfod DIR, --symstore DIR, --build-id DIR and --lldb DIR");
     }
     let mut places = Vec::new();
+    let mut left_out = 0;
     for (tree, dir) in asked {
         let found = tree.places(&bundle).with_context(|| format!("bundle {}", args.bundle))?;
+        if matches!(tree, Tree::BuildId | Tree::Lldb) {
+            left_out = tree::left_out(&bundle, &found);
+        }
         places.extend(found.into_iter().map(|place| (dir.clone(), place)));
     }
     let mut left_out = None;
@@ -136,6 +140,8 @@ pub fn run(args: &Args) -> Result<Answer> {
         match digest_of(&target)? {
             None => missing.push((dir, place)),
             Some(digest) if digest == place.digest => done.existing += 1,
+            // Of another bundle in this tree: who looks by name finds that one's.
+            Some(_) if place.is_optional => {}
             Some(_) => in_the_way.push(target),
         }
     }
@@ -166,15 +172,24 @@ pub fn run(args: &Args) -> Result<Answer> {
         bar.inc(place.bytes);
     }
     bar.finish_and_clear();
+    if left_out > 0 {
+        eprintln!(
+            "warning: {left_out} files of split DWARF are left out: their place is another's, or their names are no paths below it. Pack them with llvm-dwp"
+        );
+    }
     let Done { linked, copied, existing, bytes } = export.done;
     if args.json {
         let bundle = bundle.digest();
         outln!(
             "{}",
+<<<<<<< HEAD
             json!({
                 "bundle": bundle, "linked": linked, "copied": copied, "existing": existing, "bytes": bytes,
                 "sources": sources, "sources_left_out": left_out,
             })
+=======
+            json!({ "bundle": bundle, "linked": linked, "copied": copied, "existing": existing, "bytes": bytes, "left_out": left_out })
+>>>>>>> w3
         );
     } else {
         outln!(
@@ -191,8 +206,9 @@ pub fn run(args: &Args) -> Result<Answer> {
 
 /// Sorts the places and takes out those that are named twice; the ones where two files differ.
 fn contested(places: &mut Vec<(PathBuf, Place)>) -> Vec<PathBuf> {
-    places.sort_by(|(dir, a), (other, b)| (dir, &a.path, a.digest).cmp(&(other, &b.path, b.digest)));
-    places.dedup_by(|(dir, a), (other, b)| dir == other && a.path == b.path && a.digest == b.digest);
+    let key = |(dir, place): &(PathBuf, Place)| (dir.clone(), place.path.clone(), place.is_optional, place.digest);
+    places.sort_by_cached_key(key);
+    places.dedup_by(|(dir, a), (other, b)| dir == other && a.path == b.path && (a.digest == b.digest || a.is_optional));
     let pairs = places.iter().zip(places.iter().skip(1));
     let same = pairs.filter(|((dir, a), (other, b))| dir == other && a.path == b.path);
     same.map(|((dir, place), _)| dir.join(&place.path)).collect()
@@ -388,7 +404,7 @@ mod tests {
                 derived_from: Vec::new(),
             };
             let (digest, content) = (file.sha256, Content::File(file));
-            Place { path: path.into(), content, digest, bytes: 0 }
+            Place { path: path.into(), content, digest, bytes: 0, is_optional: false }
         };
         let tree = |dir: &str, path: &str, bytes: &[u8]| (PathBuf::from(dir), place(path, bytes));
         let mut places = vec![tree("d", "a", b"1"), tree("d", "b", b"2"), tree("d", "a", b"1"), tree("e", "b", b"3")];

@@ -163,6 +163,11 @@ impl<'b> Blobs<'b> {
         self.layers.get(path)?.as_ref().ok().map(|layer| layer.digest.as_str())
     }
 
+    /// Whether a file is one of the image's own: a list, a layer or a link.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.json.contains_key(path) || self.layers.contains_key(path) || self.links.contains_key(path)
+    }
+
     /// The path where a layer's bytes lie.
     pub(super) fn resolved(&self, path: &str) -> String {
         let mut path = reported(path.as_bytes());

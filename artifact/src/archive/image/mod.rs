@@ -11,6 +11,7 @@
 mod blobs;
 mod manifest;
 mod overlay;
+mod survey;
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, SeekFrom};
@@ -22,13 +23,16 @@ use super::kind::{ArchiveKind, archive_kind};
 use super::limits::Account;
 use super::member::{Inside, Place, joined, normalised, reported};
 use super::report::{ImageReport, PassedOverReason};
-use super::tar::{Item, TarStream};
+use super::tar::{Entry, Item, TarStream, beside};
 use super::walk::Walk;
 use blobs::{Blobs, Hashed, NoLayer, Unfailing, Wanted, drain};
 use manifest::{Image, Images};
 use overlay::Overlay;
+use survey::within;
 
 pub(super) use blobs::Open;
+pub(super) use overlay::is_whiteout;
+pub(super) use survey::{BEGINNING, Signs, is_worth_a_look};
 
 const HEAD_BYTES: u64 = 512;
 /// Hex digits of a SHA-256.
@@ -45,34 +49,143 @@ struct Plan {
     files: BTreeMap<(usize, u64), (usize, Vec<u8>)>,
 }
 
-/// Visits the images of a tar, compressed or not, that holds some; false, with the tar as it was, where it holds none.
+/// Visits the images of a tar, compressed or not, that holds some, and its files beside them; false, with the tar as it was, where it holds
+/// none. The images may lie in the tar's root or in folders of it, and their files in any order.
 pub(super) fn read_saved(walk: &mut Walk<'_>, place: &Place, input: &mut dyn ReadSeek) -> Result<bool, Halt> {
     let account = walk.account;
     let label = place.label();
-    let mut blobs = Blobs::new(label.clone(), account, None);
-    let plan = match with_tar(account, &label, input, |stream| saved_plan(&mut blobs, stream))? {
-        Some(Some(plan)) => plan,
-        Some(None) | None => {
-            account.restart();
-            return Ok(false);
+    let folders = folders(account, &label, input)?;
+    if folders.is_empty() {
+        return Ok(false);
+    }
+    let mark = account.mark();
+    let mut all: Vec<Found<'_>> = folders.into_iter().map(|folder| Found::new(folder, &label, account)).collect();
+    let seen = with_tar(account, &label, input, |stream| take_all(&mut all, account, &label, stream))?;
+    account.back_to(mark);
+    if seen.is_none() {
+        return Ok(false);
+    }
+    let mut images = Vec::new();
+    for mut found in all {
+        if let Some(plan) = found.plan()? {
+            images.push((found, plan));
         }
-    };
-    account.restart();
-    let mut pending: Vec<bool> = plan.layers.iter().enumerate().map(|(at, _)| plan.has_files(at)).collect();
-    plan.report(walk, &label);
+    }
+    if images.is_empty() {
+        account.back_to(mark);
+        return Ok(false);
+    }
+    account.back_to(mark);
+    walk.report.archives = walk.report.archives.saturating_add(1);
+    for (found, plan) in &images {
+        plan.report(walk, &found.blobs.archive);
+    }
+    let mut pending: Vec<Vec<bool>> =
+        images.iter().map(|(_, plan)| (0..plan.layers.len()).map(|at| plan.has_files(at)).collect()).collect();
+    let inside = place.as_outer();
     with_tar(account, &label, input, |stream| {
         while let Some(entry) = stream.next()? {
-            let path = reported(&entry.path);
-            let Some(digest) = blobs.digest_at(&path) else { continue };
-            let layer = plan.layers.iter().position(|(known, _)| known == digest);
-            let Some((at, is_pending)) = layer.and_then(|at| Some((at, pending.get_mut(at)?))) else { continue };
-            if std::mem::take(is_pending) && entry.item == Item::File {
-                visit_layer(walk, &blobs, &plan, at, stream)?;
+            let path = normalised(&entry.path);
+            let at = images.iter().position(|(found, _)| within(&path, &found.folder).is_some());
+            let Some((image, pending)) = at.and_then(|at| Some((images.get(at)?, pending.get_mut(at)?))) else {
+                visit_beside(walk, &inside, entry, stream)?;
+                continue;
+            };
+            let (Found { folder, blobs }, plan) = image;
+            let below = within(&path, folder).unwrap_or_default();
+            let told = reported(below);
+            let digest = blobs.digest_at(&told);
+            let layer = digest.and_then(|digest| plan.layers.iter().position(|(known, _)| known == digest));
+            match layer.and_then(|at| Some((at, pending.get_mut(at)?))) {
+                Some((at, is_pending)) => {
+                    if std::mem::take(is_pending) && entry.item == Item::File {
+                        visit_layer(walk, blobs, plan, (at, inside.depth), stream)?;
+                    }
+                }
+                None if blobs.has(&told) || is_of_images(below) => {}
+                None => visit_beside(walk, &inside, entry, stream)?,
             }
         }
         Ok(())
     })?;
     Ok(true)
+}
+
+/// A folder of a tar that may hold images, and what it holds.
+struct Found<'b> {
+    folder: Vec<u8>,
+    blobs: Blobs<'b>,
+}
+
+impl<'b> Found<'b> {
+    fn new(folder: Vec<u8>, label: &str, account: &'b Account<'b>) -> Self {
+        let archive = joined(&[label.to_owned()], &reported(&folder));
+        Self { folder, blobs: Blobs::new(archive, account, None) }
+    }
+
+    fn plan(&mut self) -> Result<Option<Plan>, Halt> {
+        Images::of(&mut self.blobs)?.map(|images| Plan::of(&mut self.blobs, images)).transpose()
+    }
+}
+
+/// The folders of a tar that may hold images. Of a plain one the headers are read alone; one that is compressed is unpacked to its end where its
+/// beginning looks like images.
+fn folders(account: &Account<'_>, label: &str, input: &mut dyn ReadSeek) -> Result<Vec<Vec<u8>>, Halt> {
+    let halt = |error: &io::Error| account.halt(label, "a tar", error);
+    let mut head = Vec::new();
+    input.seek(SeekFrom::Start(0)).map_err(|error| halt(&error))?;
+    (&mut *input).take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| halt(&error))?;
+    if archive_kind(&head) == Some(ArchiveKind::Tar)
+        && let Some(folders) = survey::of_file(input, account.limits.members).map_err(|error| halt(&error))?
+    {
+        return Ok(folders);
+    }
+    let mark = account.mark();
+    let beginning = with_unpacked(account, label, input, |stream| {
+        let mut beginning = Vec::new();
+        // What is damaged there is told by the reading that follows.
+        let _ = stream.take(survey::BEGINNING as u64).read_to_end(&mut beginning);
+        beginning
+    })?;
+    account.forgive();
+    account.back_to(mark);
+    if !survey::is_worth_a_look(&beginning) {
+        return Ok(Vec::new());
+    }
+    let names = with_tar(account, label, input, |stream| {
+        let mut signs = Signs::default();
+        // As far as it can be read.
+        while let Ok(Some(entry)) = stream.next() {
+            if account.member(label, "", 0).is_err() {
+                break;
+            }
+            if entry.item == Item::File {
+                signs.see(&entry.path);
+            }
+        }
+        Ok(signs.folders())
+    });
+    account.forgive();
+    account.back_to(mark);
+    Ok(names.ok().flatten().unwrap_or_default())
+}
+
+/// A member of a tar of images that is none of theirs.
+fn visit_beside(walk: &mut Walk<'_>, inside: &Inside, entry: Entry, stream: &mut TarStream<'_>) -> Result<(), Halt> {
+    let size = matches!(entry.item, Item::File).then_some(entry.size);
+    let place = walk.begin(inside, entry.path, size)?;
+    let report = &mut walk.report;
+    match entry.item {
+        Item::File => walk.member(&place, stream)?,
+        Item::HardLink { target } => report.hard_link(place.label(), inside.place(target, None).label()),
+        Item::SymbolicLink { target } => {
+            let target = beside(&place.raw_path, &target);
+            report.symbolic_link(place.label(), inside.place(target, None).label());
+        }
+        Item::Folder => report.folders = report.folders.saturating_add(1),
+        Item::Special => report.special_files = report.special_files.saturating_add(1),
+    }
+    Ok(())
 }
 
 /// Visits the images of a layout in a folder.
@@ -89,13 +202,15 @@ fn read_layout_with<'o>(
     label: &str,
     open: &'o mut Open<'o>,
 ) -> Result<(), Halt> {
+    let mark = account.mark();
     let mut blobs = Blobs::new(label.to_owned(), account, Some(open));
     let images = Images::of(&mut blobs)?;
     let Some(images) = images else {
         return Err(blobs.damaged("index.json", "an image layout's index", "no such file".to_owned()).into());
     };
     let plan = Plan::of(&mut blobs, images)?;
-    account.restart();
+    account.back_to(mark);
+    walk.report.archives = walk.report.archives.saturating_add(1);
     plan.report(walk, label);
     for (at, (_, path)) in plan.layers.iter().enumerate() {
         if !plan.has_files(at) {
@@ -104,7 +219,7 @@ fn read_layout_with<'o>(
         let input =
             blobs.opened(path)?.ok_or_else(|| blobs.damaged(path, "the layer that was there", "none".into()))?;
         let mut input = Unfailing { input, blobs: (label, path), account };
-        visit_layer(walk, &blobs, &plan, at, &mut input)?;
+        visit_layer(walk, &blobs, &plan, (at, 1), &mut input)?;
     }
     Ok(())
 }
@@ -116,6 +231,26 @@ fn with_tar<T>(
     input: &mut dyn ReadSeek,
     read: impl FnOnce(&mut TarStream<'_>) -> Result<T, Halt>,
 ) -> Result<Option<T>, Halt> {
+    with_unpacked(account, label, input, |stream| {
+        let mut head = Vec::new();
+        if stream.take(HEAD_BYTES).read_to_end(&mut head).is_err() || archive_kind(&head) != Some(ArchiveKind::Tar) {
+            // Not a tar, or damaged at once: the reading that follows says so.
+            account.forgive();
+            return Ok(None);
+        }
+        let mut stream = head.chain(stream);
+        let mut stream = TarStream::new(&mut stream, label, account);
+        read(&mut stream).map(Some)
+    })?
+}
+
+/// Reads a file from its beginning, unpacked where it is compressed.
+fn with_unpacked<T>(
+    account: &Account<'_>,
+    label: &str,
+    input: &mut dyn ReadSeek,
+    read: impl FnOnce(&mut dyn Read) -> T,
+) -> Result<T, Halt> {
     let halt = |error: &io::Error| account.halt(label, "a tar", error);
     let mut head = Vec::new();
     input.seek(SeekFrom::Start(0)).map_err(|error| halt(&error))?;
@@ -124,62 +259,46 @@ fn with_tar<T>(
     let kind = archive_kind(&head).filter(|kind| kind.is_compression()).unwrap_or(ArchiveKind::Tar);
     let mut input: &mut dyn Read = &mut { input };
     let mut stream = unpack(kind, label, &mut input, account);
-    let mut head = Vec::new();
-    if (&mut stream).take(HEAD_BYTES).read_to_end(&mut head).is_err() || archive_kind(&head) != Some(ArchiveKind::Tar) {
-        // Not a tar, or damaged at once: the reading that follows says so.
-        account.forgive();
-        return Ok(None);
-    }
-    let mut stream = head.chain(stream);
-    let mut stream = TarStream::new(&mut stream, label, account);
-    read(&mut stream).map(Some)
+    Ok(read(&mut stream))
 }
 
-/// The plan for a tar of images; none where it is another tar.
-fn saved_plan(blobs: &mut Blobs<'_>, stream: &mut TarStream<'_>) -> Result<Option<Plan>, Halt> {
-    let mut is_first = true;
-    loop {
-        let entry = match stream.next() {
-            Ok(Some(entry)) => entry,
-            Ok(None) => break,
-            Err(_) if is_first => {
-                blobs.account.forgive();
-                return Ok(None);
-            }
-            Err(halt) => return Err(halt),
-        };
+/// Takes the files of each folder out of a tar.
+fn take_all(all: &mut [Found<'_>], account: &Account<'_>, label: &str, stream: &mut TarStream<'_>) -> Result<(), Halt> {
+    while let Some(entry) = stream.next()? {
         let path = normalised(&entry.path);
-        if is_first && !begins_saved_images(&path) && !path.is_empty() {
-            return Ok(None);
-        }
-        is_first = is_first && path.is_empty();
-        let told = reported(&path);
-        blobs.account.member(&blobs.archive, &told, entry.path.len())?;
+        account.member(label, &reported(&path), entry.path.len())?;
+        let Some(Found { folder, blobs }) = all.iter_mut().find(|found| within(&path, &found.folder).is_some()) else {
+            continue;
+        };
+        let Some(below) = within(&path, folder) else { continue };
+        let told = reported(below);
+        // A target is told from the tar's root.
+        let link = |target: &[u8]| {
+            let target = normalised(target);
+            within(&target, folder).map(reported)
+        };
         match entry.item {
             Item::File => blobs.take(told, entry.size, stream)?,
-            Item::HardLink { target } => blobs.take_link(told, reported(&target))?,
+            Item::HardLink { target } => {
+                if let Some(target) = link(&target) {
+                    blobs.take_link(told, target)?;
+                }
+            }
             Item::SymbolicLink { target } => {
-                let folder = path.iter().rposition(|byte| *byte == b'/').and_then(|at| path.get(..at));
-                let target = [folder.unwrap_or_default(), b"/", &target].concat();
-                blobs.take_link(told, reported(&target))?;
+                if let Some(target) = link(&beside(&path, &target)) {
+                    blobs.take_link(told, target)?;
+                }
             }
             Item::Folder | Item::Special => {}
         }
     }
-    match Images::of(blobs)? {
-        Some(images) => Plan::of(blobs, images).map(Some),
-        None => Ok(None),
-    }
+    Ok(())
 }
 
-/// Whether a tar that begins with this member may hold images: what docker, podman, skopeo, BuildKit, kaniko, Bazel and Nix
-/// write first. Only such a tar is read twice.
-fn begins_saved_images(path: &[u8]) -> bool {
+/// Whether a file is one that programs put beside an image's blobs.
+fn is_of_images(path: &[u8]) -> bool {
     let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
-    let known: [&[u8]; 6] = [b"blobs", b"oci-layout", b"index.json", b"manifest.json", b"repositories", b"config.json"];
-    let digest = first.strip_prefix(b"sha256:").unwrap_or(first);
-    let is_digest = digest.get(..DIGEST_DIGITS).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-    known.contains(&first) || is_digest
+    first == b"blobs" || first == b"oci-layout" || first == b"ingest" || survey::is_digest(first)
 }
 
 impl Plan {
@@ -244,8 +363,7 @@ impl Plan {
     }
 
     fn report(&self, walk: &mut Walk<'_>, label: &str) {
-        walk.report.archives = walk.report.archives.saturating_add(1);
-        walk.report.images.clone_from(&self.reports);
+        walk.report.images.extend(self.reports.iter().cloned());
         for (what, reason) in &self.passed_over {
             walk.pass_over(joined(&[label.to_owned()], what), reason.clone());
         }
@@ -266,12 +384,13 @@ impl Wanted {
     }
 }
 
-/// Visits what is left of one layer, and checks its digest once more: the file may have changed in between.
+/// Visits what is left of one layer, by its number, within so many archives, and checks its digest once more: the file may have changed in
+/// between.
 fn visit_layer(
     walk: &mut Walk<'_>,
     blobs: &Blobs<'_>,
     plan: &Plan,
-    layer: usize,
+    (layer, depth): (usize, u32),
     input: &mut dyn Read,
 ) -> Result<(), Halt> {
     let account = walk.account;
@@ -294,7 +413,7 @@ fn visit_layer(
                 let mut outer = vec![blobs.archive.clone()];
                 outer.extend((!image.platform.is_empty()).then(|| image.platform.clone()));
                 outer.push(digest.clone());
-                let inside = Inside { label: label.clone(), outer, depth: 1 };
+                let inside = Inside { label: label.clone(), outer, depth };
                 let place = walk.begin(&inside, path.clone(), Some(entry.size))?;
                 walk.member(&place, &mut stream)?;
             }

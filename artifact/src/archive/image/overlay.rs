@@ -17,6 +17,12 @@ const OPAQUE: &[u8] = b".wh..wh..opq";
 /// What aufs once left in layers, without a meaning for anyone else.
 const AUFS: &[u8] = b".wh..wh.";
 
+/// Whether a file of a layer is there to hide one of the layers beneath.
+pub(in crate::archive) fn is_whiteout(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    name == OPAQUE || name.starts_with(WHITEOUT) && !name.starts_with(AUFS)
+}
+
 /// Memory that one entry takes beside its path; an estimate for the limit.
 const ENTRY_BYTES: u64 = 96;
 

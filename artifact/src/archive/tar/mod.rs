@@ -10,13 +10,24 @@ mod stream;
 use std::io::Read;
 
 use super::error::Halt;
-use super::member::Inside;
+use super::image::{self, Signs};
+use super::member::{Inside, is_apple_double};
+use super::report::PassedOverReason;
 use super::walk::Walk;
-pub(super) use stream::{Item, TarStream};
+pub(super) use stream::{Entry, Item, TarStream};
 
-/// Visits the files of a tar.
+/// What is said of a layer that is read alone.
+const WHITEOUT: &str =
+    "a whiteout of a container image: what it hides in the layers beneath is not hidden, as they are read as tars";
+/// What is said of images that cannot be read twice.
+const IMAGES: &str = "its container images as such, with their whiteouts: unpack it, and name the image";
+
+/// Visits the files of a tar. Where they are images' that could not be read as such, that is told.
 pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -> Result<(), Halt> {
     let mut stream = TarStream::new(input, &inside.label, walk.account);
+    let mut signs = Signs::default();
+    let archives = |walk: &Walk<'_>| (walk.report.archives, walk.report.passed_over.len());
+    let before = archives(walk);
     while let Some(entry) = stream.next()? {
         let size = matches!(entry.item, Item::File).then_some(entry.size);
         let mut place = walk.begin(inside, entry.path, size)?;
@@ -24,12 +35,31 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
         place.reach = place.reach.filter(|_| !stream.has_holes());
         let report = &mut walk.report;
         match entry.item {
-            Item::File => walk.member(&place, &mut stream)?,
+            Item::File if image::is_whiteout(&place.raw_path) && !is_apple_double(&place.raw_path) => {
+                walk.pass_over(place.label(), PassedOverReason::Unsupported(WHITEOUT.to_owned()));
+            }
+            Item::File => {
+                signs.see(&place.raw_path);
+                walk.member(&place, &mut stream)?;
+            }
             Item::HardLink { target } => report.hard_link(place.label(), inside.place(target, None).label()),
-            Item::SymbolicLink { .. } => report.symbolic_links = report.symbolic_links.saturating_add(1),
+            Item::SymbolicLink { target } => {
+                let target = beside(&place.raw_path, &target);
+                report.symbolic_link(place.label(), inside.place(target, None).label());
+            }
             Item::Folder => report.folders = report.folders.saturating_add(1),
             Item::Special => report.special_files = report.special_files.saturating_add(1),
         }
     }
+    if signs.are_images(before != archives(walk)) {
+        walk.pass_over(inside.label.clone(), PassedOverReason::Unsupported(IMAGES.to_owned()));
+    }
     Ok(())
+}
+
+/// The path that a symbolic link leads to, from the archive's root.
+pub(super) fn beside(path: &[u8], target: &[u8]) -> Vec<u8> {
+    let folder = path.iter().rposition(|byte| *byte == b'/').and_then(|at| path.get(..at));
+    let folder = folder.filter(|_| !target.starts_with(b"/")).unwrap_or_default();
+    [folder, b"/", target].concat()
 }

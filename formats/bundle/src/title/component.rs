@@ -2,7 +2,7 @@
 
 use crate::digest::Digest;
 
-use super::rules::{is_debugger_script, is_debugger_start_up, is_plain, is_reserved, is_short_name};
+use super::rules::{is_debugger_script, is_debugger_start_up, is_plain, is_reserved, is_short_name, script_ending};
 
 /// Escaped names of more bytes than this are cut.
 const LONGEST: usize = 200;
@@ -21,7 +21,7 @@ const MARK: &str = "%~";
 ///   `%` and two upper-case hex digits.
 /// * Where the name as a whole is none that a title may have, one character more is written so: the last one, where it is a
 ///   dot or a blank; the first one of a Windows device or a debugger's start-up file; the hyphen of `-gdb.`; the tilde of a
-///   Windows short name.
+///   Windows short name; the dot before the ending of a script of gdb (`.py`, `.scm`, `.gdb`).
 /// * Of a text of more than 200 bytes its first 100 (or a few less, so that no character is cut) are kept, and `%~` and
 ///   the name's SHA-256 in lower-case hex follow. An empty name is `%~`.
 pub fn component(name: impl AsRef<[u8]>) -> String {
@@ -61,6 +61,9 @@ pub fn component(name: impl AsRef<[u8]>) -> String {
         && let Some(hyphen) = text.rfind('.').and_then(|dot| dot.checked_sub("-gdb".len()))
     {
         escape_at(&mut text, hyphen);
+    }
+    if let Some(dot) = script_ending(&text) {
+        escape_at(&mut text, dot);
     }
     if is_short_name(&text)
         && let Some(tilde) = text.rfind('~')
@@ -137,10 +140,12 @@ mod tests {
         check(b"a. .", "a. %2E");
         check(b"CON", "%43ON");
         check(b"nul.tar.gz", "%6Eul.tar.gz");
-        check(b"libfoo.so-gdb.py", "libfoo.so%2Dgdb.py");
+        check(b"libfoo.so-gdb.py", "libfoo.so%2Dgdb%2Epy");
+        check(b"module.py", "module%2Epy");
+        check(b"a.SCM", "a%2ESCM");
         check(b".gdbinit", "%2Egdbinit");
         check(b".lldbinit-app.x", "%2Elldbinit-app.x");
-        check(b".lldbinit-gdb.py", "%2Elldbinit%2Dgdb.py");
+        check(b".lldbinit-gdb.py", "%2Elldbinit%2Dgdb%2Epy");
         check(b"ABCDEF~1.DLL", "ABCDEF%7E1.DLL");
     }
 

@@ -4,10 +4,37 @@ use symseal_module::DebugId;
 
 use super::{build_id_executable, component, file_stem};
 
-/// `.build-id/ab/cdef….dwp`: debuggers look for the package of split DWARF beside the executable. `None` where the
-/// executable has no place below `.build-id` either.
-pub fn split_package(id: &DebugId) -> Option<String> {
-    build_id_executable(id).map(|path| path + ".dwp")
+/// The titles of a package of split DWARF, at which each debugger looks for it beside what it has read (`docs/formats/bundle.md`,
+/// "Split DWARF"): `.build-id/ab/cdef….debug.dwp` (llvm-symbolizer), `.build-id/ab/NAME.dwp` (gdb and lldb that were given the program
+/// NAME) and `.build-id/ab/cdef….dwp` (gdb that was given the executable in the tree). Empty where the executable has no place below
+/// `.build-id` either.
+pub fn split_package(id: &DebugId, program: &str) -> Vec<String> {
+    let Some(executable) = build_id_executable(id) else { return Vec::new() };
+    let Some((folder, _)) = executable.rsplit_once('/') else { return Vec::new() };
+    let named = format!("{folder}/{}.dwp", component(program));
+    vec![format!("{executable}.debug.dwp"), named, format!("{executable}.dwp")]
+}
+
+/// `.build-id/ab/obj/name.dwo`: gdb looks for a unit of split DWARF by the name that its skeleton has for it, beside the debug file. `None`
+/// for a name from the root or out of the directory, for one that does not end in `.dwo`, and for one whose directories may be other files' titles.
+pub fn split_unit_by_name(id: &DebugId, name: &str) -> Option<String> {
+    let executable = build_id_executable(id)?;
+    let (folder, _) = executable.rsplit_once('/')?;
+    let parts: Vec<&str> = name.split('/').filter(|part| *part != ".").collect();
+    let (file, folders) = parts.split_last()?;
+    // What a title has another form of is not found under it.
+    let is_title = parts.iter().all(|part| component(part) == **part) && file.ends_with(".dwo");
+    let first = folders.first().copied().unwrap_or("-");
+    let is_others = first.starts_with('.') || first.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let is_file = |part: &&str| [".dwo", ".dwp", ".debug"].iter().any(|end| part.to_ascii_lowercase().ends_with(end));
+    (is_title && !is_others && !folders.iter().any(is_file)).then(|| format!("{folder}/{}", parts.join("/")))
+}
+
+/// `app/.debug/NAME`: where gdb and llvm-symbolizer look for the debug file that a program names by its `.gnu_debuglink`, from the
+/// program's title. It is beside the program, but no other file of a bundle is.
+pub fn linked_debug_file(executable: &str, name: &str) -> Option<String> {
+    let (folder, _) = executable.rsplit_once('/')?;
+    Some(format!("{folder}/.debug/{}", component(name)))
 }
 
 /// `split_dwarf/<debug id>/<unit id>/<name>`: one `.dwo` file. Several units of a module may come from files of one name.
@@ -66,11 +93,29 @@ mod tests {
                 dsym_member(&uuid, "App.dSYM", ["Contents", "Resources", "DWARF", "App"]),
                 "dSYM/D6FEA1B2C3D4E5F60718293A4B5C6D7E/App.dSYM/Contents/Resources/DWARF/App",
             ),
-            (split_package(&build_id).unwrap(), ".build-id/ab/cdef01.dwp"),
+            (
+                dsym_member(&uuid, "a.py.dSYM", ["Contents", "Resources", "DWARF", "a.py"]),
+                "dSYM/D6FEA1B2C3D4E5F60718293A4B5C6D7E/a.py.dSYM/Contents/Resources/DWARF/a%2Epy",
+            ),
+            (split_package(&build_id, "app").remove(0), ".build-id/ab/cdef01.debug.dwp"),
+            (split_package(&build_id, "app").remove(1), ".build-id/ab/app.dwp"),
+            (split_package(&build_id, "app").remove(2), ".build-id/ab/cdef01.dwp"),
+            (split_unit_by_name(&build_id, "./obj/app.dir/a.dwo").unwrap(), ".build-id/ab/obj/app.dir/a.dwo"),
+            (linked_debug_file(".build-id/ab/cdef01", "app.dbg").unwrap(), ".build-id/ab/.debug/app.dbg"),
             (split_unit(&build_id, 0x1f, "a.dwo"), "split_dwarf/abcdef01/000000000000001f/a.dwo"),
         ] {
             assert_eq!(title, expected);
             assert_eq!(check_title(&title), Ok(()));
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_unit_leads_to_no_other_files_place() {
+        let id: DebugId = "abcdef01".parse().unwrap();
+        let names =
+            ["/b/a.dwo", "../a.dwo", "o/../a.dwo", "cdef/a.dwo", ".debug/a.dwo", "x.dwp/a.dwo", "a.o", "a:b.dwo", ""];
+        for name in names {
+            assert_eq!(split_unit_by_name(&id, name), None, "{name}");
         }
     }
 }

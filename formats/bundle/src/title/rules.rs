@@ -47,7 +47,8 @@ fn title_problem(title: &str) -> Option<&'static str> {
     if let Some(problem) = title.split('/').find_map(part_problem) {
         return Some(problem);
     }
-    is_debugger_script_path(title).then_some("a debugger would run a file of this name")
+    (is_debugger_script_path(title) || script_ending(title).is_some())
+        .then_some("a debugger would run a file of this name")
 }
 
 fn character_problem(character: char) -> Option<&'static str> {
@@ -118,12 +119,26 @@ pub(super) fn is_debugger_start_up(file_name: &str) -> bool {
     matches!(name.as_str(), ".gdbinit" | ".gdbearlyinit") || name.starts_with(".lldbinit")
 }
 
+/// How scripts of gdb end. An object file may name one for gdb to run (GDB manual, "The .debug_gdb_scripts section").
+const SCRIPTS: [&str; 3] = [".py", ".scm", ".gdb"];
+
+/// Where a name ends as a script of gdb does: the place of the dot.
+pub(super) fn script_ending(name: &str) -> Option<usize> {
+    let dot = name.rfind('.')?;
+    let ending = name.get(dot..)?;
+    SCRIPTS.iter().any(|script| ending.eq_ignore_ascii_case(script)).then_some(dot)
+}
+
 /// Whether a part of a path is a [`is_debugger_script`], or the path leads into the directory of a dSYM whose scripts
-/// lldb loads with it (`App.dSYM/Contents/Resources/Python`: LLDB manual, "target.load-script-from-symbol-file").
+/// lldb loads with it (`App.dSYM/Contents/Resources/Python`: LLDB manual, "target.load-script-from-symbol-file"), or to any script
+/// in a dSYM.
 pub fn is_debugger_script_path(path: &str) -> bool {
     let is = |part: Option<&&str>, name: &str| part.is_some_and(|part| part.eq_ignore_ascii_case(name));
+    let is_dsym = |part: &&str| part.to_ascii_lowercase().ends_with(".dsym");
     let parts: Vec<&str> = path.split('/').collect();
-    parts.iter().any(|part| is_debugger_script(part))
+    let in_dsym = parts.split_last().filter(|(_, folders)| folders.iter().any(is_dsym));
+    in_dsym.is_some_and(|(name, _)| script_ending(name).is_some())
+        || parts.iter().any(|part| is_debugger_script(part))
         || parts.windows(4).any(|four| {
             four.first().is_some_and(|first| first.to_ascii_lowercase().ends_with(".dsym"))
                 && is(four.get(1), "Contents")
@@ -190,6 +205,9 @@ mod tests {
     fn a_file_that_a_debugger_would_run_is_refused() {
         refused(&["x-gdb.py", "lib/libfoo.so.1-gdb.gdb", "X-GDB.PY", "a-gdb.scm/b", "d/.gdbinit", ".lldbinit-app"]);
         refused(&["dSYM/ID/App.dSYM/Contents/Resources/Python/app.py", "a.DSYM/contents/resources/python/x/y"]);
+        refused(&["dSYM/ID/App.dSYM/Contents/Resources/a.py", "a.dSYM/b.SCM", "a.dSYM/Contents/x.gdb"]);
+        refused(&["a.py/5F3A1B2C1f000/a.py", "x.SCM", "debug_file/ID/a.gdb"]);
+        taken(&["a.py/x", "dSYM/ID/a.py.dSYM/Contents/Info.plist", "a.pyd", "a.py.debug"]);
         taken(&["dSYM/ID/App.dSYM/Contents/Resources/DWARF/App", "Contents/Resources/Python/app.py"]);
     }
 

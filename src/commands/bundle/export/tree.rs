@@ -1,5 +1,6 @@
 //! Which file of a bundle lies where in each kind of tree.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::rc::Rc;
@@ -12,6 +13,12 @@ use symseal_module::DebugId;
 
 /// The section that gdb may ask a debuginfod server for before it asks for the whole file.
 const SECTION: &str = ".gdb_index";
+/// The folder in which gdb and elfutils look.
+const BUILD_ID: &str = ".build-id/";
+/// What the media type of a program database has in it (`docs/formats/bundle.md`).
+const PROGRAM_DATABASE: &str = ".symbols.pdb.";
+/// The kind of an id that no linker wrote.
+const TEXT_HASH: &str = "text-hash";
 /// Bytes to which SSQP fills up a build-id with zeros (key conventions of dotnet/symstore).
 const PADDED_BUILD_ID: usize = 20;
 
@@ -38,6 +45,8 @@ pub(super) struct Place {
     pub(super) digest: Digest,
     /// Its size.
     pub(super) bytes: u64,
+    /// It gives way to another file with this path.
+    pub(super) is_optional: bool,
 }
 
 /// What a file of a tree is made from.
@@ -52,7 +61,14 @@ pub(super) enum Content {
 
 impl Place {
     fn of(path: String, file: &FileEntry) -> Self {
-        Self { path, content: Content::File(file.clone()), digest: file.sha256, bytes: file.size }
+        Self { path, content: Content::File(file.clone()), digest: file.sha256, bytes: file.size, is_optional: false }
+    }
+
+    /// A file that may be looked for by its name: then another one of that name has as good a right to the place.
+    fn named(path: String, file: &FileEntry, id: &DebugId) -> Self {
+        let by_id = title::build_id_executable(id).or_else(|| title::guid_debug_file(id));
+        let is_optional = !by_id.is_some_and(|by_id| path.starts_with(&by_id));
+        Self { is_optional, ..Self::of(path, file) }
     }
 }
 
@@ -75,8 +91,8 @@ impl Tree {
                 }
             }
         }
-        places.sort_by(|a, b| a.path.cmp(&b.path));
-        places.dedup_by(|a, b| a.path == b.path && a.digest == b.digest);
+        places.sort_by(|a, b| (&a.path, a.is_optional, a.digest).cmp(&(&b.path, b.is_optional, b.digest)));
+        places.dedup_by(|a, b| a.path == b.path && (a.digest == b.digest || a.is_optional));
         Ok(places)
     }
 }
@@ -94,17 +110,25 @@ fn file(module: &ModuleEntry, role: FileRole) -> Option<&FileEntry> {
     module.files.iter().find(|file| file.role == role)
 }
 
-fn debuginfod(id: &DebugId, module: &ModuleEntry, places: &mut Vec<Place>) {
-    if id.build_id().is_none() {
-        return;
+/// The build-id by which gdb and debuginfod clients ask for a module: of a PE file with DWARF its GUID.
+fn asked_by(id: &DebugId, module: &ModuleEntry) -> Option<String> {
+    if id.build_id().is_some() {
+        return Some(id.to_string());
     }
+    let has_dwarf = debug_file(module).is_some_and(|file| !file.media_type.contains(PROGRAM_DATABASE));
+    title::guid_as_build_id(id).filter(|_| has_dwarf && module.id_kind != TEXT_HASH)
+}
+
+fn debuginfod(id: &DebugId, module: &ModuleEntry, places: &mut Vec<Place>) {
+    let Some(id) = asked_by(id, module) else { return };
     for (name, file) in [("debuginfo", debug_file(module)), ("executable", executable(module))] {
         places.extend(file.map(|file| Place::of(format!("buildid/{id}/{name}"), file)));
     }
 }
 
 fn section(bundle: &Bundle, id: &DebugId, module: &ModuleEntry) -> Result<Option<Place>> {
-    let Some(file) = debug_file(module).filter(|_| id.build_id().is_some()) else { return Ok(None) };
+    let asked = asked_by(id, module);
+    let Some((file, id)) = debug_file(module).zip(asked) else { return Ok(None) };
     let path = bundle.file_path(file);
     let read = || -> io::Result<Option<Place>> {
         let from = File::open(&path)?;
@@ -112,7 +136,7 @@ fn section(bundle: &Bundle, id: &DebugId, module: &ModuleEntry) -> Result<Option
         (&from).seek(io::SeekFrom::Start(start))?;
         let (digest, bytes) = Digest::of_reader((&from).take(length))?;
         let (path, content) = (format!("buildid/{id}/section/{SECTION}"), Content::Section(file.clone(), start));
-        Ok((bytes == length).then_some(Place { path, content, digest, bytes }))
+        Ok((bytes == length).then_some(Place { path, content, digest, bytes, is_optional: false }))
     };
     read().with_context(|| path.display().to_string())
 }
@@ -126,12 +150,38 @@ fn locate(file: &File) -> Option<(u64, u64)> {
 }
 
 fn build_id(id: &DebugId, module: &ModuleEntry, places: &mut Vec<Place>) {
-    let debug = title::build_id_debug_file(id).zip(debug_file(module));
+    let of_guid = || asked_by(id, module).and(title::guid_debug_file(id));
+    let debug = title::build_id_debug_file(id).or_else(of_guid).zip(debug_file(module));
     let code = title::build_id_executable(id).zip(executable(module));
-    let package =
-        module.files.iter().filter(|file| file.role == FileRole::SplitDwarf && file.path.starts_with(".build-id/"));
     places.extend(debug.into_iter().chain(code).map(|(path, file)| Place::of(path, file)));
-    places.extend(package.map(|file| Place::of(file.path.clone(), file)));
+    // What is looked for by a name lies where the bundle has it.
+    let named = module.files.iter().filter(|file| file.path.starts_with(BUILD_ID));
+    places.extend(named.map(|file| Place::named(file.path.clone(), file, id)));
+    for file in module.files.iter().filter(|file| file.role == FileRole::SplitDwarf) {
+        // Bundles of before had one title for a package, at which few looked, and of units none that was looked at.
+        if file.path.starts_with(BUILD_ID) && file.path.ends_with(".dwp") {
+            let titles = title::split_package(id, &module.name);
+            places.extend(titles.into_iter().map(|path| Place::named(path, file, id)));
+        } else if let Some(path) = unplaced_unit(file).and_then(|name| title::split_unit_by_name(id, name)) {
+            places.push(Place::named(path, file, id));
+        }
+    }
+}
+
+/// The name of a `.dwo` file that lies where no debugger looks.
+fn unplaced_unit(file: &FileEntry) -> Option<&str> {
+    file.path.starts_with("split_dwarf/").then(|| file.path.rsplit('/').next())?
+}
+
+/// Files of split DWARF for which such a tree has no place at all.
+pub(super) fn left_out(bundle: &Bundle, places: &[Place]) -> u64 {
+    let placed: BTreeSet<Digest> = places.iter().map(|place| place.digest).collect();
+    let files = bundle.index().modules().flat_map(|(_, _, module)| &module.files);
+    let left: BTreeSet<Digest> = files
+        .filter(|file| file.role == FileRole::SplitDwarf && !placed.contains(&file.sha256))
+        .map(|file| file.sha256)
+        .collect();
+    left.len() as u64
 }
 
 /// `XXXX/XXXX/XXXX/XXXX/XXXX/XXXXXXXXXXXX` is the DWARF file of a UUID, with `.app` behind it the file with code; dSYM bundles lie
