@@ -99,11 +99,12 @@ pub fn run(args: &Args) -> Result<Answer> {
         bail!("expected at least one of --debuginfod DIR, --symstore DIR, --build-id DIR and --lldb DIR");
     }
     let mut places = Vec::new();
-    let mut left_out = 0;
+    // Files of split DWARF that have no place.
+    let mut units_left_out = 0;
     for (tree, dir) in asked {
         let found = tree.places(&bundle).with_context(|| format!("bundle {}", args.bundle))?;
         if matches!(tree, Tree::BuildId | Tree::Lldb) {
-            left_out = tree::left_out(&bundle, &found);
+            units_left_out = tree::left_out(&bundle, &found).max(units_left_out);
         }
         places.extend(found.into_iter().map(|place| (dir.clone(), place)));
     }
@@ -172,9 +173,9 @@ pub fn run(args: &Args) -> Result<Answer> {
         bar.inc(place.bytes);
     }
     bar.finish_and_clear();
-    if left_out > 0 {
+    if units_left_out > 0 {
         eprintln!(
-            "warning: {left_out} files of split DWARF are left out: their place is another's, or their names are no paths below it. Pack them with llvm-dwp"
+            "warning: {units_left_out} files of split DWARF are left out: their place is another's, or their names are no paths below it. Pack them with llvm-dwp"
         );
     }
     let Done { linked, copied, existing, bytes } = export.done;
@@ -182,14 +183,10 @@ pub fn run(args: &Args) -> Result<Answer> {
         let bundle = bundle.digest();
         outln!(
             "{}",
-<<<<<<< HEAD
             json!({
                 "bundle": bundle, "linked": linked, "copied": copied, "existing": existing, "bytes": bytes,
-                "sources": sources, "sources_left_out": left_out,
+                "left_out": units_left_out, "sources": sources, "sources_left_out": left_out,
             })
-=======
-            json!({ "bundle": bundle, "linked": linked, "copied": copied, "existing": existing, "bytes": bytes, "left_out": left_out })
->>>>>>> w3
         );
     } else {
         outln!(

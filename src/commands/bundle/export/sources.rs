@@ -55,6 +55,7 @@ impl SourceFiles {
                     content: Content::Source(Rc::clone(sources), file.clone()),
                     digest: file.sha256,
                     bytes: file.size,
+                    is_optional: false,
                 });
             }
         }
