@@ -100,13 +100,8 @@ const MIPS: Platform = Platform {
     ..AARCH64
 };
 
-const I686: Platform = Platform {
-    name: "i686",
-    toolchain: Some(toolchains::I686),
-    gdb: "gdb",
-    has_framehop: false,
-    ..AARCH64
-};
+const I686: Platform =
+    Platform { name: "i686", toolchain: Some(toolchains::I686), gdb: "gdb", has_framehop: false, ..AARCH64 };
 
 const ARM: Platform = Platform {
     name: "arm",
