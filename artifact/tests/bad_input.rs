@@ -234,3 +234,12 @@ fn names_that_share_one_long_text_do_not_fill_the_memory() {
     assert_eq!(stream.statistics.skipped.get("symbol beyond the work limit"), Some(&1));
     assert!(start.elapsed() < LONGEST);
 }
+
+/// Found by fuzzing: the map of named streams says where a name begins, far behind all of them.
+#[test]
+fn a_stream_of_a_program_database_whose_name_is_not_there_has_none() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/pdb/name_beyond_the_texts");
+    let bytes = std::fs::read(path).expect("a seed");
+    let texts = symseal_artifact::PdbFile::parse(&bytes).expect("a PDB").build_texts();
+    assert!(texts.embedded_sources.is_empty() && texts.source_links.is_empty(), "{texts:?}");
+}

@@ -59,11 +59,21 @@ pub(crate) fn is_fastlink(info: &[u8]) -> bool {
 
 /// The number of the stream of that name.
 pub(crate) fn named_stream(info: &[u8], name: &[u8]) -> Option<u16> {
-    let map = NameMap::parse(info)?;
-    map.entries.chunks_exact(8).find_map(|entry| {
-        let text = map.texts.get(usize::try_from(u32_at(entry, 0)?).ok()?..)?;
+    named_streams(info).find_map(|(text, number)| {
         let is_named = text.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0));
-        u16::try_from(u32_at(entry, 4)?).ok().filter(|number| is_named && *number != NO_STREAM)
+        is_named.then_some(number)
+    })
+}
+
+/// The named streams: what begins with the name, which ends in a zero byte, and the stream's number.
+pub(crate) fn named_streams(info: &[u8]) -> impl Iterator<Item = (&[u8], u16)> {
+    let map = NameMap::parse(info);
+    map.into_iter().flat_map(|map| {
+        map.entries.chunks_exact(8).filter_map(move |entry| {
+            let text = map.texts.get(usize::try_from(u32_at(entry, 0)?).ok()?..)?;
+            let number = u16::try_from(u32_at(entry, 4)?).ok().filter(|number| *number != NO_STREAM)?;
+            Some((text, number))
+        })
     })
 }
 

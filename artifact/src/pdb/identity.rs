@@ -139,7 +139,7 @@ fn open(data: &[u8]) -> Result<PDB<'_, Pages<'_>>, ArtifactError> {
     PDB::open(Pages::new(data)).map_err(|error| malformed("PDB", "a container of streams (MSF 7.00)", error))
 }
 
-fn stream<'d>(
+pub(super) fn stream<'d>(
     pdb: &mut PDB<'d, Pages<'d>>,
     number: StreamIndex,
     name: &str,
