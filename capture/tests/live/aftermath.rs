@@ -70,7 +70,7 @@ fn a_thread_that_sleeps_in_the_kernel_is_not_waited_for_long() {
     let longest: u64 = child.finish().parse().unwrap();
     println!("the longest that another thread stood still: {longest} ms");
     // Two seconds, if it were waited for like the others; a busy machine may keep any thread from running for a while.
-    assert!((50..1500).contains(&longest), "{longest} ms");
+    assert!((20..1500).contains(&longest), "{longest} ms");
 }
 
 #[test]

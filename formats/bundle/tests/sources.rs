@@ -114,7 +114,7 @@ fn unzip_and_python_read_a_pack_and_stay_in_their_directory() {
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
         assert_eq!(std::fs::read(into.join("usr/include/Stdio.h")).unwrap(), b"other case");
         assert_eq!(std::fs::read(into.join("C%3A/src/%6Eul.c")).unwrap(), b"windows");
-        assert_eq!(std::fs::read(into.join("src/app%2Dgdb.py")).unwrap(), b"print(1)\n");
+        assert_eq!(std::fs::read(into.join("src/app%2Dgdb%2Epy")).unwrap(), b"print(1)\n");
         // One file for each distinct content, and none beside the directory.
         assert_eq!(count(&into), files.len() - 1);
         assert_eq!(count(&dir.path().join("out")), files.len() - 1);

@@ -59,6 +59,6 @@ mod tests {
         assert_eq!(member_name("../../etc/passwd"), ".%2E/.%2E/etc/passwd");
         assert_eq!(member_name("C:\\src\\nul.c"), "C%3A/src/%6Eul.c");
         assert_eq!(member_name("/"), "%~");
-        assert_eq!(member_name("/x/lib-gdb.py"), "x/lib%2Dgdb.py");
+        assert_eq!(member_name("/x/lib-gdb.py"), "x/lib%2Dgdb%2Epy");
     }
 }

@@ -208,7 +208,7 @@ mod tests {
         refused(&["dSYM/ID/App.dSYM/Contents/Resources/a.py", "a.dSYM/b.SCM", "a.dSYM/Contents/x.gdb"]);
         refused(&["a.py/5F3A1B2C1f000/a.py", "x.SCM", "debug_file/ID/a.gdb"]);
         taken(&["a.py/x", "dSYM/ID/a.py.dSYM/Contents/Info.plist", "a.pyd", "a.py.debug"]);
-        taken(&["dSYM/ID/App.dSYM/Contents/Resources/DWARF/App", "Contents/Resources/Python/app.py"]);
+        taken(&["dSYM/ID/App.dSYM/Contents/Resources/DWARF/App", "Contents/Resources/Python/app.pyc"]);
     }
 
     #[test]
