@@ -104,7 +104,8 @@ impl Quotas {
         }
         let reserved = self.lock().clone();
         let held = |rule: &QuotaConfig| repositories.held_below(&rule.prefix);
-        let held: Vec<_> = self.rules.iter().zip(reserved).map(|(rule, reserved)| (rule, held(rule), reserved)).collect();
+        let held: Vec<_> =
+            self.rules.iter().zip(reserved).map(|(rule, reserved)| (rule, held(rule), reserved)).collect();
         let mut family = |name: &str, value: &dyn Fn(&QuotaConfig, Held, Held) -> Option<u64>| {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "# TYPE {name} gauge");
@@ -114,10 +115,10 @@ impl Quotas {
                 }
             }
         };
-        family("symseal_quota_bytes", &|rule, ..| rule.bytes);
+        family("symseal_quota_bytes", &|rule, _, _| rule.bytes);
         family("symseal_quota_bytes_held", &|_, held, _| Some(held.bytes));
         family("symseal_quota_bytes_unfinished", &|_, _, reserved| Some(reserved.bytes));
-        family("symseal_quota_bundles", &|rule, ..| rule.bundles);
+        family("symseal_quota_bundles", &|rule, _, _| rule.bundles);
         family("symseal_quota_bundles_held", &|_, held, _| Some(held.bundles));
         let refused = self.refused.load(Ordering::Relaxed);
         let _ = writeln!(text, "# TYPE symseal_over_quota_total counter\nsymseal_over_quota_total {refused}");

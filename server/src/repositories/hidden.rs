@@ -150,7 +150,8 @@ impl Repository {
             let manifests: Vec<_> =
                 hidden.manifests.keys().filter(|it| !content.manifests.contains_key(*it)).cloned().collect();
             let tags: Vec<_> = hidden.tags.iter().filter(|tag| !content.tags.contains_key(*tag)).cloned().collect();
-            let deleted: Vec<_> = hidden.deleted.iter().filter(|it| !content.deleted.contains_key(*it)).cloned().collect();
+            let deleted: Vec<_> =
+                hidden.deleted.iter().filter(|it| !content.deleted.contains_key(*it)).cloned().collect();
             (blobs, manifests, deleted, tags)
         };
         for tag in &tags {

@@ -77,15 +77,7 @@ fn table(found: &StoreUse) {
         outln!("there are no quotas");
         return;
     }
-    outln!(
-        "\n{:width$}  {:>20}  {:>20}  {:>20}  {:>8}  {:>8}",
-        "quota",
-        "bytes",
-        "unfinished",
-        "of",
-        "bundles",
-        "of"
-    );
+    outln!("\n{:width$}  {:>20}  {:>20}  {:>20}  {:>8}  {:>8}", "quota", "bytes", "unfinished", "of", "bundles", "of");
     let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
     for it in &found.quotas {
         let mark = if is_exceeded(it) { "  exceeded" } else { "" };
