@@ -46,7 +46,10 @@ pub(super) async fn spool(
         gathered_bytes += chunk.as_ref().map_or(0, bytes::Bytes::len);
         gathered.extend(chunk);
         if gathered_bytes >= WRITE_BLOCK || ended {
-            app.access.check_again(caller).await?;
+            if let Err(refused) = app.access.check_again(caller).await {
+                body.drain();
+                return Err(refused.into());
+            }
             let block = std::mem::take(&mut gathered);
             gathered_bytes = 0;
             spool = app.pool.run(move || spool.append(&block).map(|()| spool)).await??;

@@ -255,7 +255,10 @@ async fn receive(
             return Err(refused.into());
         }
         if gathered_bytes >= WRITE_BLOCK {
-            app.access.check_again(caller).await?;
+            if let Err(refused) = app.access.check_again(caller).await {
+                body.drain();
+                return Err(refused.into());
+            }
             let (shared, turn, block) = (Arc::clone(upload), writer.clone(), std::mem::take(&mut gathered));
             app.pool.run(move || shared.append(&turn, &block)).await??;
             gathered_bytes = 0;
