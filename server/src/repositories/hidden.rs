@@ -56,7 +56,8 @@ impl Hidden {
 
 impl Repository {
     /// Takes a manifest or blob out of sight, and with a manifest its referrers, theirs, and what they alone named. What other
-    /// manifests name, or tags, stays. So it is with one that was deleted, for as long as anything of it is here. Done again it goes on where it broke off. Call it with [`Self::lock_changes`]. Blocks.
+    /// manifests name, or tags, stays. So it is with one that was deleted, for as long as anything of it is here. Done again it goes on where it
+    /// broke off. Call it with [`Self::lock_changes`]. Blocks.
     pub(crate) fn hide(&self, digest: &BlobDigest, blobs: &BlobDirectory) -> Hiding {
         let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
         hide(|| self.write(), digest, blobs)
