@@ -170,6 +170,9 @@ impl Collector {
                     break;
                 }
             }
+            let _changes = repository.lock_changes().await;
+            let shared = Arc::clone(&repository);
+            self.run(move || shared.forget_deleted()).await?;
         }
         self.sweep(before, &mut collected).await?;
         self.metrics.collected(&collected);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use symseal_module::DebugId;
 
-use crate::access::Caller;
+use crate::access::{Caller, CallerError};
 use crate::app::App;
 use crate::blobs::{BlobDigest, unless_lost};
 use crate::debug_files::{Bundle, Claim, NewBundle, SecondOwner, Standing};
@@ -66,6 +66,9 @@ pub(crate) enum PublishError {
         /// The file that was refused.
         offered: BlobDigest,
     },
+    /// The caller's token holds no longer.
+    #[error(transparent)]
+    Caller(#[from] CallerError),
     /// It, or something that it names, was taken down.
     #[error(transparent)]
     TakenDown(#[from] Box<IsTakenDown>),
@@ -153,6 +156,7 @@ async fn publish_here(
     let (put, arrival) = app.pool.run(move || check_and_store(&shared_app, &shared_repository, put, &bytes)).await??;
     let subject = match arrival {
         Arrival::Other => {
+            app.access.check_again(caller).await?;
             let shared = Arc::clone(&repository);
             app.pool.run(move || shared.publish(put)).await??;
             return Ok(());
@@ -165,6 +169,8 @@ async fn publish_here(
     let (shared, from, here) = (Arc::clone(app), caller.clone(), name.clone());
     let (arrival, standing) =
         app.pool.run(move || admit(&shared, &from, &here, &arrival).map(|standing| (arrival, standing))).await??;
+    // Who sends slowly, or waits for others, may have had the right to it when that began alone.
+    app.access.check_again(caller).await?;
     if let Arrival::Files { row: Some(row), .. } = &arrival {
         app.store.put_bundle(row).await?;
     }

@@ -124,8 +124,8 @@ async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Call
         (Target::Blob(name, digest), "DELETE") => oci::blobs::delete(&app, &name, &digest).await,
         (Target::Uploads(name), "POST") => oci::uploads::post(&app, &caller, &name, query, headers, body).await,
         (Target::Upload(name, id), _) if is_get => oci::uploads::get(&app, &name, id).await,
-        (Target::Upload(name, id), "PATCH") => oci::uploads::patch(&app, &name, id, headers, body).await,
-        (Target::Upload(name, id), "PUT") => oci::uploads::put(&app, &name, id, query, headers, body).await,
+        (Target::Upload(name, id), "PATCH") => oci::uploads::patch(&app, &caller, &name, id, headers, body).await,
+        (Target::Upload(name, id), "PUT") => oci::uploads::put(&app, &caller, (&name, id), query, headers, body).await,
         (Target::Upload(name, id), "DELETE") => oci::uploads::delete(&app, &name, id).await,
         (Target::Manifest(name, reference), _) if is_get => {
             oci::manifests::get(&app, method, headers, &name, &reference).await

@@ -338,6 +338,34 @@ fn what_is_wrong_with_an_object_store_is_told_at_the_start() {
     wrong.push(("AWS_SECRET_ACCESS_KEY", "another-hunter2".to_owned()));
     let refused = start(&objects.url(), &wrong);
     assert!(!refused.stderr.contains("hunter2"), "{}", refused.stderr);
-    refused.refused(2, &["expected a bucket"]);
+    refused.refused(2, &["expected a bucket", "refuses this server's credentials"]);
     start("http://symbols", &[]).refused(2, &["blobs", "s3://BUCKET"]);
+}
+
+#[test]
+fn an_object_store_that_takes_the_credentials_no_longer_is_told_from_one_that_is_away() {
+    let (Some(mut objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };
+    let root = tempfile::tempdir().unwrap();
+    let blobs = objects.url();
+    let running = server(&root.path().join("data"), &["--blobs", blobs.as_str()], &objects.environment());
+    assert_eq!(get(&running.address, "/readyz").status, 200);
+    objects.stop();
+    objects.secret = "another-hunter2";
+    objects.start_again();
+    wait_until("the refusal is seen", || {
+        let ready = get(&running.address, "/readyz");
+        ready.status == 503 && String::from_utf8_lossy(&ready.body).contains("refuses")
+    });
+    let ready = get(&running.address, "/readyz");
+    let body = String::from_utf8_lossy(&ready.body).into_owned();
+    assert!(body.contains("credentials") && !body.contains("does not answer"), "{body}");
+    assert!(!body.contains("s3://") && !body.contains("hunter2") && !body.contains("127.0.0.1"), "{body}");
+    // It passes as an absence with nobody: it is as if the store were away.
+    let upload = format!("/v2/app/blobs/uploads/?digest={}", sha256(b"new"));
+    let refused = ask(&running.address, &upload, &["--request", "POST", "--data-binary", "new"]);
+    assert_eq!((refused.status, refused.header("retry-after")), (503, vec!["5"]), "{refused:?}");
+    objects.stop();
+    objects.secret = SECRET;
+    objects.start_again();
+    wait_until("the server recovers", || get(&running.address, "/readyz").status == 200);
 }

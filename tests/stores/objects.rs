@@ -16,6 +16,8 @@ pub(crate) struct ObjectServer {
     folder: tempfile::TempDir,
     pub(crate) port: u16,
     server: Option<Child>,
+    /// What it asks for.
+    pub(crate) secret: &'static str,
     /// Its certificate and key, where it is reached by TLS.
     tls: Option<(PathBuf, PathBuf)>,
 }
@@ -46,14 +48,16 @@ impl ObjectServer {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("data").join(BUCKET)).unwrap();
         std::fs::create_dir(folder.path().join("sidecar")).unwrap();
-        let mut started = Self { program, folder, port: free_port(), server: None, tls };
+        let mut started = Self { program, folder, port: free_port(), server: None, secret: SECRET, tls };
         started.start_again();
         Some(started)
     }
 
     pub(crate) fn start_again(&mut self) {
         let mut server = Command::new(&self.program);
-        server.args(["--access", KEY, "--secret", SECRET, "--quiet", "--port"]).arg(format!("127.0.0.1:{}", self.port));
+        server
+            .args(["--access", KEY, "--secret", self.secret, "--quiet", "--port"])
+            .arg(format!("127.0.0.1:{}", self.port));
         if let Some((certificate, key)) = &self.tls {
             server.arg("--cert").arg(certificate).arg("--key").arg(key);
         }

@@ -421,6 +421,51 @@ fn a_takedown_is_seen_by_both_servers_and_so_is_its_end() {
 }
 
 #[test]
+fn what_was_deleted_on_one_server_is_taken_down_on_all_with_what_it_alone_named() {
+    let Some(mut scene) = Scene::with(&["--gc-interval", "0s"]) else { return };
+    let servers = [scene.address(0), scene.address(1)];
+    let digest = publish(scene.root.path(), &servers[0], "team/app", 1);
+    let kept = publish(scene.root.path(), &servers[1], "team/app", 2);
+    let file = get(&servers[1], &format!("/buildid/{}/debuginfo", id(1))).body;
+    let index = get(&servers[0], &format!("/v2/team/app/manifests/{digest}")).json();
+    let children = index["manifests"].as_array().unwrap().iter();
+    let manifest = |it: &serde_json::Value| format!("/v2/team/app/manifests/{}", it["digest"].as_str().unwrap());
+    let mut alone: Vec<String> = children.map(manifest).collect();
+    alone.push(format!("/v2/team/app/blobs/{}", sha256(&file)));
+    let are = |status: u16| servers.iter().all(|server| alone.iter().all(|path| get(server, path).status == status));
+    let delete = ask(&servers[0], &format!("/v2/team/app/manifests/{digest}"), &["--request", "DELETE"]);
+    assert_eq!((delete.status, are(200)), (202, true));
+    scene.store(&["takedown", &digest, "--reason", "a name"]).ok();
+    wait_until("it is taken down", || are(404));
+    // A server that knows nothing but the bucket, with it.
+    scene.kill(1);
+    scene.forget(1);
+    scene.start(1);
+    assert!(are(404));
+    assert_eq!(get(&servers[1], &format!("/v2/team/app/manifests/{kept}")).status, 200);
+    scene.store(&["takedown", &digest, "--lift"]).ok();
+    wait_until("it is back", || are(200));
+    scene.store(&["takedown", &digest, "--reason", "a name"]).ok();
+    wait_until("it is taken down again", || are(404));
+    // And it goes from the bucket whole.
+    let bucket = scene.objects.file("blobs/sha256");
+    let is_stored = |digest: &str| {
+        let hex = digest.rsplit(':').next().unwrap();
+        bucket.join(&hex[..2]).join(hex).exists()
+    };
+    assert!(alone.iter().all(|path| is_stored(path)) && is_stored(&digest));
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let began = std::time::Instant::now();
+    while is_stored(&digest) || alone.iter().any(|path| is_stored(path)) {
+        assert!(began.elapsed() < std::time::Duration::from_secs(120), "it is there still");
+        scene.store(&["gc", "--grace", "1s", "--json"]).ok();
+    }
+    assert!(is_stored(&kept));
+    let marks = scene.objects.file("repositories/team/app/_deleted/sha256");
+    assert_eq!(std::fs::read_dir(marks).map_or(0, |marks| marks.count()), 0);
+}
+
+#[test]
 fn a_server_that_fell_behind_reads_everything_again() {
     let Some(mut scene) = Scene::new() else { return };
     let (one, two) = (scene.address(0), scene.address(1));

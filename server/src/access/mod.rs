@@ -134,6 +134,17 @@ impl Access {
         }
     }
 
+    /// Whether the token of a request that began a while ago holds still, for what is about to be kept of it. Requests without one go on, and those
+    /// by the identity token of a pipeline, which nobody revokes.
+    ///
+    /// # Errors
+    /// [`CallerError`]: it was revoked, or expired, meanwhile; or nobody can tell.
+    pub(crate) async fn check_again(&self, caller: &Caller) -> Result<(), CallerError> {
+        let revocable = caller.token_hash().filter(|hash| self.rules.is_some() && !oidc::is_of_pipeline(hash));
+        let Some(hash) = revocable else { return Ok(()) };
+        self.known.find(hash).await?.map_or(Err(CallerError::Refused), |_| Ok(()))
+    }
+
     async fn find(&self, text: &str) -> Result<Option<Arc<KnownToken>>, StoreError> {
         match TokenSecret::parse(text) {
             Some(secret) => self.known.find(&secret.hash()).await,

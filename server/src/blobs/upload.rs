@@ -171,6 +171,11 @@ impl Uploads {
         abandoned(folder)?.iter().try_for_each(fs::remove_file)
     }
 
+    /// Bytes in one repository's folder of sessions.
+    pub(crate) fn unfinished(folder: &Path) -> io::Result<u64> {
+        Ok(sessions(folder)?.iter().map(|(_, metadata)| metadata.len()).sum())
+    }
+
     /// Ends the sessions of one repository that were abandoned; how many.
     pub(crate) fn expire(&self, folder: &Path) -> io::Result<u64> {
         let mut ended = 0;
@@ -290,17 +295,25 @@ impl Upload {
 
 /// The sessions in a folder that nobody touched for [`ABANDONED_AFTER`].
 fn abandoned(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for (path, metadata) in sessions(folder)? {
+        if SystemTime::now().duration_since(metadata.modified()?).is_ok_and(|age| age > ABANDONED_AFTER) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// The sessions in a folder.
+fn sessions(folder: &Path) -> io::Result<Vec<(PathBuf, fs::Metadata)>> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for entry in entries {
         let entry = entry?;
-        let metadata = match entry.metadata() {
+        match entry.metadata() {
             // It became a blob meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            other => other?,
-        };
-        if SystemTime::now().duration_since(metadata.modified()?).is_ok_and(|age| age > ABANDONED_AFTER) {
-            found.push(entry.path());
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            metadata => found.push((entry.path(), metadata?)),
         }
     }
     Ok(found)

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use crate::objects::CredentialsRefused;
 use crate::store::StoreError;
 
 /// Of a disk or an object store.
@@ -11,6 +12,9 @@ pub(crate) fn told_of_storage(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "the server's disk is full, nothing was stored: free space or use another server"
+        }
+        _ if CredentialsRefused::is_why(error) => {
+            "the server's store refuses the server's credentials: the server's operator has to look at them"
         }
         io::ErrorKind::HostUnreachable => "the server's store does not answer: try again soon",
         _ => "the server's store failed: its log says why, under the X-Request-Id of this answer",

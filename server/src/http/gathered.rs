@@ -1,4 +1,4 @@
-//! Bodies and answers that are wholly in memory: one bound for all of them together, and a pace that each has to keep.
+//! Bodies and answers that are wholly in memory: a bound for all that is asked, one for all that is written, and a pace that each has to keep.
 //!
 //! Whoever sends slowly, or does not read, costs what is held for it. So a body that does not come on is ended, an answer that is not taken is
 //! let go, and where there is no room for more, clients are told to come again.
@@ -23,8 +23,11 @@ use tokio::task::AbortHandle;
 
 use super::drain;
 
-/// Bytes of all that is held at once, beside what is free.
-const ROOM: usize = 256 << 20;
+/// Bytes of all that is held at once for questions and their answers, beside what is free.
+const ROOM: usize = 192 << 20;
+
+/// The same, for what is written.
+const ROOM_FOR_WRITES: usize = 64 << 20;
 
 /// Room is given in parts of so many bytes. What has no more is free: the system's buffers hold as much.
 pub(super) const PART: usize = 64 << 10;
@@ -36,7 +39,17 @@ pub(super) const PACE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Memory {
     parts: Arc<Semaphore>,
+    for_writes: Arc<Semaphore>,
     pace: Duration,
+}
+
+/// Whose room something takes. Anybody may ask, so questions must not take what writers need, nor the other way round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Of questions, and of all answers.
+    Questions,
+    /// Of requests that were found to be allowed to write.
+    Writes,
 }
 
 /// Room that was taken. It is free again when this is dropped.
@@ -95,24 +108,29 @@ impl AsRef<[u8]> for Gathered {
 
 impl Default for Memory {
     fn default() -> Self {
-        Self::of(ROOM, PACE)
+        Self::of(ROOM, ROOM_FOR_WRITES, PACE)
     }
 }
 
 impl Memory {
-    fn of(bytes: usize, pace: Duration) -> Self {
-        Self { parts: Arc::new(Semaphore::new(bytes / PART)), pace }
+    fn of(bytes: usize, for_writes: usize, pace: Duration) -> Self {
+        let room = |bytes: usize| Arc::new(Semaphore::new(bytes / PART));
+        Self { parts: room(bytes), for_writes: room(for_writes), pace }
     }
 
     /// Makes a room one for so many bytes.
-    fn widen(&self, room: &mut Room, bytes: usize) -> Result<(), NoRoom> {
+    fn widen(&self, share: Share, room: &mut Room, bytes: usize) -> Result<(), NoRoom> {
         let wanted = if bytes <= PART { 0 } else { bytes.div_ceil(PART) };
         let more = wanted.saturating_sub(room.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
         if more == 0 {
             return Ok(());
         }
         let more = u32::try_from(more).map_err(|_| NoRoom)?;
-        let more = Arc::clone(&self.parts).try_acquire_many_owned(more).map_err(|_| NoRoom)?;
+        let parts = match share {
+            Share::Questions => &self.parts,
+            Share::Writes => &self.for_writes,
+        };
+        let more = Arc::clone(parts).try_acquire_many_owned(more).map_err(|_| NoRoom)?;
         match &mut room.0 {
             Some(permit) => permit.merge(more),
             none => *none = Some(more),
@@ -124,7 +142,7 @@ impl Memory {
     ///
     /// # Errors
     /// [`NotGathered`].
-    pub(crate) async fn gather(&self, body: Body, limit: usize) -> Result<Gathered, NotGathered> {
+    pub(crate) async fn gather(&self, share: Share, body: Body, limit: usize) -> Result<Gathered, NotGathered> {
         if usize::try_from(body.size_hint().lower()).map_or(true, |announced| announced > limit) {
             drain(body.into_data_stream());
             return Err(NotGathered::TooLarge);
@@ -145,7 +163,7 @@ impl Memory {
             if whole > gathered.bytes.capacity() {
                 // Doubled, so that it is copied seldom; and what is held counts, full or not.
                 let capacity = whole.max(gathered.bytes.capacity().saturating_mul(2)).min(limit);
-                if let Err(full) = self.widen(&mut gathered.room, capacity) {
+                if let Err(full) = self.widen(share, &mut gathered.room, capacity) {
                     break full.into();
                 }
                 gathered.bytes.reserve_exact(capacity.saturating_sub(gathered.bytes.len()));
@@ -170,7 +188,7 @@ impl Memory {
             return Ok(Body::from(text));
         }
         let mut room = Room::default();
-        self.widen(&mut room, text.len())?;
+        self.widen(Share::Questions, &mut room, text.len())?;
         let length = text.len();
         let held = Arc::new(Held { text: Mutex::new(Some((text, room))), length, taken: AtomicUsize::new(0) });
         let (watched, pace) = (Arc::clone(&held), self.pace);
@@ -283,9 +301,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_does_not_come_on_is_ended_and_its_room_is_free_again() {
-        let memory = Memory::of(1 << 20, SOON);
+        let memory = Memory::of(1 << 20, 1 << 20, SOON);
         let started = Instant::now();
-        let refused = memory.gather(stalled(vec![vec![1; 200_000]; 2]), 1 << 20).await.unwrap_err();
+        let refused = memory.gather(Share::Questions, stalled(vec![vec![1; 200_000]; 2]), 1 << 20).await.unwrap_err();
         assert!(matches!(refused, NotGathered::Stalled), "{refused}");
         assert!(started.elapsed() < SOON * 10 && left(&memory) == 16);
         // Nor one that comes by single bytes.
@@ -293,35 +311,40 @@ mod tests {
             tokio::time::sleep(SOON / 10).await;
             Some((Ok::<_, Infallible>(vec![1]), ()))
         });
-        let refused = memory.gather(Body::from_stream(drops), 1 << 20).await.unwrap_err();
+        let refused = memory.gather(Share::Questions, Body::from_stream(drops), 1 << 20).await.unwrap_err();
         assert!(matches!(refused, NotGathered::Stalled), "{refused}");
     }
 
     #[tokio::test]
     async fn there_is_room_for_so_much_and_for_small_bodies_always() {
-        let memory = Memory::of(1 << 20, Duration::from_secs(60));
+        let memory = Memory::of(1 << 20, 1 << 20, Duration::from_secs(60));
         let whole = |bytes: usize| Body::from(vec![1; bytes]);
-        let first = memory.gather(whole(1 << 20), 1 << 20).await.unwrap();
+        let first = memory.gather(Share::Questions, whole(1 << 20), 1 << 20).await.unwrap();
         assert_eq!((first.len(), left(&memory)), (1 << 20, 0));
-        assert!(matches!(memory.gather(whole(PART + 1), 1 << 20).await, Err(NotGathered::NoRoom(_))));
+        assert!(matches!(memory.gather(Share::Questions, whole(PART + 1), 1 << 20).await, Err(NotGathered::NoRoom(_))));
         assert!(memory.answer(vec![1; PART + 1]).is_err());
         assert!(memory.json(&"x".repeat(PART)).is_err() && memory.json(&"x".repeat(PART - 2)).is_ok());
-        assert_eq!(memory.gather(whole(PART), 1 << 20).await.unwrap().len(), PART);
+        assert_eq!(memory.gather(Share::Questions, whole(PART), 1 << 20).await.unwrap().len(), PART);
+        // What is written has its own, and takes none of this.
+        let written = memory.gather(Share::Writes, whole(1 << 20), 1 << 20).await.unwrap();
+        assert!(matches!(memory.gather(Share::Writes, whole(PART + 1), 1 << 20).await, Err(NotGathered::NoRoom(_))));
         let room = first.into_room();
         assert_eq!(left(&memory), 0, "what was made of the body counts in its place");
         drop(room);
-        assert_eq!(left(&memory), 16);
+        assert_eq!((left(&memory), memory.for_writes.available_permits()), (16, 0));
+        drop(written);
+        assert_eq!(memory.for_writes.available_permits(), 16);
         let chunks = futures_util::stream::iter(vec![Ok::<_, Infallible>(vec![1; 50_000]); 9]);
-        assert_eq!(memory.gather(Body::from_stream(chunks), 1 << 20).await.unwrap().len(), 450_000);
+        assert_eq!(memory.gather(Share::Questions, Body::from_stream(chunks), 1 << 20).await.unwrap().len(), 450_000);
         for body in [whole((1 << 20) + 1), stalled(vec![vec![1; 600_000]; 2])] {
-            assert!(matches!(memory.gather(body, 1 << 20).await, Err(NotGathered::TooLarge)));
+            assert!(matches!(memory.gather(Share::Questions, body, 1 << 20).await, Err(NotGathered::TooLarge)));
         }
         assert_eq!(left(&memory), 16);
     }
 
     #[tokio::test]
     async fn an_answer_counts_until_it_is_taken_and_is_let_go_where_it_is_not() {
-        let memory = Memory::of(1 << 20, SOON);
+        let memory = Memory::of(1 << 20, 1 << 20, SOON);
         let text: Vec<u8> = (0..900_000_u32).map(|at| (at / 7) as u8).collect();
         let body = memory.answer(text.clone()).unwrap();
         assert_eq!((body.size_hint().exact(), left(&memory)), (Some(900_000), 2));

@@ -21,7 +21,7 @@ pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use conditional::names_tag;
 pub(crate) use drain::drain;
 pub(crate) use encoding::{Coding, accepted_coding};
-pub(crate) use gathered::{Memory, NoRoom, NotGathered};
+pub(crate) use gathered::{Memory, NoRoom, NotGathered, Share};
 pub(crate) use incoming::Incoming;
 pub(crate) use listen::{listen, unbound_while_few};
 pub(crate) use map_sender::MapSender;

@@ -5,6 +5,7 @@
 
 mod authority;
 mod place;
+mod refused;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -28,6 +29,7 @@ use crate::config::BLOB_SILENCE;
 
 pub(crate) use authority::certificates;
 pub use place::{BlobsUrl, ParseBlobsUrlError};
+pub(crate) use refused::CredentialsRefused;
 
 /// A file up to this many bytes goes in one request; a larger one in parts of this size or more.
 const PART: u64 = 8 << 20;
@@ -75,6 +77,23 @@ pub(crate) struct Reach {
 /// A key with the bytes of its object, or why they are not taken.
 type Small = (String, Result<Vec<u8>, String>);
 
+/// Why nothing is had of it.
+#[derive(Debug, Clone)]
+struct Failure {
+    problem: String,
+    is_refusal: bool,
+}
+
+impl From<Failure> for io::Error {
+    /// As of what does not answer, so that nobody takes it for an absence.
+    fn from(Failure { problem, is_refusal }: Failure) -> Self {
+        match is_refusal {
+            true => Self::new(io::ErrorKind::HostUnreachable, CredentialsRefused(problem)),
+            false => Self::new(io::ErrorKind::HostUnreachable, problem),
+        }
+    }
+}
+
 /// A part of a bucket.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -84,8 +103,8 @@ pub(crate) struct Objects {
     url: BlobsUrl,
     runtime: Handle,
     in_memory: Arc<Semaphore>,
-    /// When it last did not answer, and what was said.
-    failed: Mutex<Option<(Instant, String)>>,
+    /// When it last did not answer, or refused to, and what was said.
+    failed: Mutex<Option<(Instant, Failure)>>,
 }
 
 impl Objects {
@@ -373,10 +392,10 @@ impl Objects {
     ) -> io::Result<Option<T>> {
         {
             let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some((at, problem)) = failed.as_ref()
+            if let Some((at, failure)) = failed.as_ref()
                 && at.elapsed() < PAUSE
             {
-                return Err(io::Error::new(io::ErrorKind::HostUnreachable, problem.clone()));
+                return Err(failure.clone().into());
             }
         }
         match self.runtime.block_on(request) {
@@ -397,11 +416,14 @@ impl Objects {
     }
 
     fn failed(&self, doing: &str, key: &str, error: &object_store::Error) -> io::Error {
-        let problem =
-            format!("the object store {} does not answer (to {doing} {key}): {}", self.url, authority::told(error));
+        let is_refusal = CredentialsRefused::is_said(error);
+        let what =
+            if is_refusal { "refuses this server's credentials, or they do not let it" } else { "does not answer" };
+        let problem = format!("the object store {} {what} (to {doing} {key}): {}", self.url, authority::told(error));
         tracing::warn!(problem);
+        let failure = Failure { problem, is_refusal };
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        *failed = Some((Instant::now(), problem.clone()));
-        io::Error::new(io::ErrorKind::HostUnreachable, problem)
+        *failed = Some((Instant::now(), failure.clone()));
+        failure.into()
     }
 }

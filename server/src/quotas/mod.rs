@@ -38,15 +38,17 @@ pub(crate) struct Reservation {
 pub(crate) enum OverQuota {
     /// Its bytes.
     #[error(
-        "the repositories at and below {prefix} may hold {limit} bytes on this server (quotas.bytes) and hold {held}, this needs {more} more: delete what is no longer needed, or ask the server's operator to raise it"
+        "the repositories at and below {prefix} may hold {limit} bytes on this server (quotas.bytes) and hold {held}, uploads that are not finished have {unfinished}, and this needs {more} more: delete what is no longer needed, end or cancel uploads that are left (a day after their last byte they go), or ask the server's operator to raise it"
     )]
     Bytes {
         /// Where the quota holds.
         prefix: Prefix,
         /// The quota.
         limit: u64,
-        /// What is there, or on its way.
+        /// What is there.
         held: u64,
+        /// What is on its way.
+        unfinished: u64,
         /// What would come.
         more: u64,
     },
@@ -100,20 +102,24 @@ impl Quotas {
         if self.rules.is_empty() {
             return text;
         }
-        let held: Vec<_> = self.rules.iter().map(|rule| (rule, repositories.held_below(&rule.prefix))).collect();
-        let mut family = |name: &str, value: &dyn Fn(&QuotaConfig, Held) -> Option<u64>| {
+        let reserved = self.lock().clone();
+        let held = |rule: &QuotaConfig| repositories.held_below(&rule.prefix);
+        let held: Vec<_> =
+            self.rules.iter().zip(reserved).map(|(rule, reserved)| (rule, held(rule), reserved)).collect();
+        let mut family = |name: &str, value: &dyn Fn(&QuotaConfig, Held, Held) -> Option<u64>| {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "# TYPE {name} gauge");
-            for (rule, held) in &held {
-                if let Some(value) = value(rule, *held) {
+            for (rule, held, reserved) in &held {
+                if let Some(value) = value(rule, *held, *reserved) {
                     let _ = writeln!(text, "{name}{{prefix=\"{}\"}} {value}", rule.prefix);
                 }
             }
         };
-        family("symseal_quota_bytes", &|rule, _| rule.bytes);
-        family("symseal_quota_bytes_held", &|_, held| Some(held.bytes));
-        family("symseal_quota_bundles", &|rule, _| rule.bundles);
-        family("symseal_quota_bundles_held", &|_, held| Some(held.bundles));
+        family("symseal_quota_bytes", &|rule, _, _| rule.bytes);
+        family("symseal_quota_bytes_held", &|_, held, _| Some(held.bytes));
+        family("symseal_quota_bytes_unfinished", &|_, _, reserved| Some(reserved.bytes));
+        family("symseal_quota_bundles", &|rule, _, _| rule.bundles);
+        family("symseal_quota_bundles_held", &|_, held, _| Some(held.bundles));
         let refused = self.refused.load(Ordering::Relaxed);
         let _ = writeln!(text, "# TYPE symseal_over_quota_total counter\nsymseal_over_quota_total {refused}");
         text
@@ -184,7 +190,8 @@ fn fits(rule: &QuotaConfig, held: Held, reserved: Held, more: Held) -> Result<()
         && more.bytes > 0
         && there.bytes.saturating_add(more.bytes) > limit
     {
-        return Err(OverQuota::Bytes { prefix: prefix(), limit, held: there.bytes, more: more.bytes });
+        let (held, unfinished) = (held.bytes, reserved.bytes);
+        return Err(OverQuota::Bytes { prefix: prefix(), limit, held, unfinished, more: more.bytes });
     }
     if let Some(limit) = rule.bundles
         && more.bundles > 0

@@ -1,6 +1,9 @@
 //! `symseal store usage`: what repositories hold, and what they may.
 
-use crate::repositories::Held;
+use std::collections::BTreeMap;
+
+use crate::blobs::Uploads;
+use crate::repositories::{Held, RepositoryName};
 use crate::{Config, ServerError, serve};
 
 /// What a store holds.
@@ -12,13 +15,15 @@ pub struct StoreUse {
     pub quotas: Vec<QuotaUse>,
 }
 
-/// What a repository refers to: its manifests and the blobs that they name, each once.
+/// What a repository refers to, its manifests and the blobs that they name, each once; and what has come of uploads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepositoryUse {
     /// Its name.
     pub name: String,
     /// Bytes.
     pub bytes: u64,
+    /// Bytes of uploads that are not finished. Behind an object store they are not counted.
+    pub unfinished: u64,
     /// Bundles.
     pub bundles: u64,
 }
@@ -30,6 +35,8 @@ pub struct QuotaUse {
     pub prefix: String,
     /// Bytes that they refer to, summed over repositories.
     pub bytes: u64,
+    /// Bytes of uploads that are not finished, which count too.
+    pub unfinished: u64,
     /// Bytes that they may; `None` for any number.
     pub bytes_limit: Option<u64>,
     /// Bundles that they have.
@@ -45,15 +52,24 @@ pub struct QuotaUse {
 /// [`ServerError`]: something cannot be read.
 pub fn usage(config: &Config) -> Result<StoreUse, ServerError> {
     let look = serve::look(config)?;
-    let repositories = look.repositories.list().into_iter().map(|(name, repository)| {
-        let Held { bytes, bundles } = repository.held();
-        RepositoryUse { name: name.to_string(), bytes, bundles }
+    let failed = |source| ServerError::Data { path: config.data.clone(), source };
+    let mut unfinished: BTreeMap<RepositoryName, u64> = BTreeMap::new();
+    for (name, repository) in look.repositories.named() {
+        let bytes = Uploads::unfinished(&repository.uploads_folder()).map_err(failed)?;
+        if bytes > 0 || repository.held() != Held::default() {
+            unfinished.insert(name, bytes);
+        }
+    }
+    let repositories = unfinished.iter().filter_map(|(name, unfinished)| {
+        let Held { bytes, bundles } = look.repositories.get(name)?.held();
+        Some(RepositoryUse { name: name.to_string(), bytes, unfinished: *unfinished, bundles })
     });
     let quotas = config.quotas.iter().map(|rule| {
         let Held { bytes, bundles } = look.repositories.held_below(&rule.prefix);
         QuotaUse {
             prefix: rule.prefix.to_string(),
             bytes,
+            unfinished: unfinished.iter().filter(|(name, _)| rule.prefix.holds(name)).map(|(_, bytes)| bytes).sum(),
             bytes_limit: rule.bytes,
             bundles,
             bundles_limit: rule.bundles,

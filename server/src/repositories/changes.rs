@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use std::time::SystemTime;
 
 use super::content::Content;
+use super::deleted::Deleted;
 use super::manifest::{Child, MANIFEST_LIMIT, Manifest, Reference};
 use super::name::Tag;
 use super::repository::Repository;
@@ -126,6 +127,9 @@ impl Repository {
         if self.write().links.adopt(&put.digest) {
             self.folder.unmark_orphan(&put.digest)?;
         }
+        if self.write().deleted.remove(&put.digest).is_some() {
+            self.folder.unmark_deleted(&put.digest)?;
+        }
         self.write().insert_manifest(put.digest.clone(), put.manifest);
         for tag in put.tags {
             self.folder.put_tag(&tag, &put.digest)?;
@@ -191,6 +195,10 @@ impl Repository {
                 for tag in &tags {
                     self.folder.remove_tag(tag)?;
                 }
+                let deleted = manifest.as_ref().and_then(Deleted::of);
+                if deleted.is_some() {
+                    self.folder.mark_deleted(digest)?;
+                }
                 self.folder.remove_manifest(digest)?;
                 // And once more, as an operator takes no lock of this server.
                 match is_pinned(digest) {
@@ -203,6 +211,7 @@ impl Repository {
                 let (idle, was_orphan) = {
                     let mut content = self.write();
                     let counted = content.remove_manifest(digest);
+                    content.remember_deleted(digest.clone(), deleted);
                     let was_orphan = content.links.adopt(digest);
                     let forgotten = manifest.map(|manifest| content.links.forget(manifest.child_digests(), counted));
                     let idle = forgotten.unwrap_or_default();
@@ -224,6 +233,7 @@ impl Repository {
     fn put_back(&self, digest: &BlobDigest, tags: &[Tag]) -> io::Result<()> {
         let media_type = self.read().manifests.get(digest).map(|manifest| manifest.media_type.clone());
         self.folder.put_manifest(digest, &media_type.unwrap_or_default())?;
+        self.folder.unmark_deleted(digest)?;
         tags.iter().try_for_each(|tag| self.folder.put_tag(tag, digest))
     }
 

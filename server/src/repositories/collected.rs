@@ -43,6 +43,7 @@ impl Repository {
         content.links.has(digest)
             || content.links.is_named(digest)
             || content.has_manifest(digest)
+            || content.deleted.contains_key(digest)
             || content.hides(digest)
     }
 

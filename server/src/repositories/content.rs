@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::deleted::Deleted;
 use super::folder::{Folder, Said};
 use super::hidden::Hidden;
 use super::links::Links;
@@ -25,6 +26,8 @@ pub(super) struct Content {
     pub(super) is_hiding: bool,
     /// What a deletion left behind, with what it names: here until the collector takes it, and no longer counted.
     pub(super) left: HashMap<BlobDigest, Vec<Child>>,
+    /// Manifests that were deleted, while something that they named is here.
+    pub(super) deleted: HashMap<BlobDigest, Deleted>,
     pub(super) manifests: HashMap<BlobDigest, Arc<Manifest>>,
     /// The sizes of the manifests that count, together.
     pub(super) manifest_bytes: u64,
@@ -91,11 +94,13 @@ impl Content {
             }
         }
         content.leave_all(named_by_orphans);
+        content.recall_deleted(said.deleted, blobs)?;
         Ok(content)
     }
 
     pub(super) fn insert_manifest(&mut self, digest: BlobDigest, mut manifest: Manifest) {
         self.recover(&digest);
+        self.deleted.remove(&digest);
         if !self.manifests.contains_key(&digest) {
             self.links.name(manifest.children());
             self.manifest_bytes = self.manifest_bytes.saturating_add(manifest.size);

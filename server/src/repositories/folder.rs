@@ -4,6 +4,7 @@
 //! repositories/<name>/_blobs/<algorithm>/<hex>      empty: the blob may be fetched here
 //! repositories/<name>/_manifests/<algorithm>/<hex>  the media type
 //! repositories/<name>/_orphans/<algorithm>/<hex>    empty: this manifest's index or subject was deleted
+//! repositories/<name>/_deleted/<algorithm>/<hex>    empty: this manifest was deleted, and something that it named is here yet
 //! repositories/<name>/_tags/<tag>                   the digest
 //! repositories/<name>/_uploads/<id>                 bytes of an upload session, always a file
 //! ```
@@ -39,6 +40,8 @@ pub(super) struct Said {
     pub(super) manifests: Vec<(BlobDigest, String)>,
     /// With the time at which a client was last told of each.
     pub(super) orphans: Vec<(BlobDigest, SystemTime)>,
+    /// Manifests that were deleted.
+    pub(super) deleted: Vec<BlobDigest>,
     pub(super) tags: Vec<(Tag, BlobDigest)>,
     /// What cannot be read as what it is: its file or key, and why.
     pub(super) damaged: Vec<String>,
@@ -53,7 +56,7 @@ impl Folder {
     /// What the files say.
     pub(super) fn said(&self) -> io::Result<Said> {
         let blobs = self.digests("_blobs")?;
-        let mut said = Said { blobs, orphans: self.orphans()?, ..Said::default() };
+        let mut said = Said { blobs, orphans: self.orphans()?, deleted: self.digests("_deleted")?, ..Said::default() };
         self.read_manifests(&mut said)?;
         self.read_tags(&mut said)?;
         Ok(said)
@@ -129,6 +132,21 @@ impl Folder {
         match &self.facts {
             Some(facts) => facts.remove(&self.digest_key("_orphans", digest)),
             None => remove(&self.digest_path("_orphans", digest)),
+        }
+    }
+
+    /// Marks a manifest that is about to be deleted.
+    pub(super) fn mark_deleted(&self, digest: &BlobDigest) -> io::Result<()> {
+        match &self.facts {
+            Some(facts) => facts.write(&self.digest_key("_deleted", digest), ""),
+            None => mark(&self.digest_path("_deleted", digest)),
+        }
+    }
+
+    pub(super) fn unmark_deleted(&self, digest: &BlobDigest) -> io::Result<()> {
+        match &self.facts {
+            Some(facts) => facts.remove(&self.digest_key("_deleted", digest)),
+            None => remove(&self.digest_path("_deleted", digest)),
         }
     }
 
@@ -254,6 +272,8 @@ pub(crate) enum FactKey {
     Manifest(BlobDigest),
     /// A manifest is an orphan.
     Orphan(BlobDigest),
+    /// A manifest was deleted.
+    Deleted(BlobDigest),
     /// Where a tag leads.
     Tag(Tag),
 }
@@ -269,6 +289,7 @@ impl FactKey {
             "blobs" => Self::Blob(digest()?),
             "manifests" => Self::Manifest(digest()?),
             "orphans" => Self::Orphan(digest()?),
+            "deleted" => Self::Deleted(digest()?),
             "tags" => Self::Tag(rest.parse().ok()?),
             _ => return None,
         };
@@ -290,6 +311,7 @@ fn said_below(facts: &Facts, key: &str) -> io::Result<BTreeMap<RepositoryName, S
         match fact {
             FactKey::Blob(digest) => said.blobs.push(digest),
             FactKey::Orphan(digest) => said.orphans.push((digest, SystemTime::now())),
+            FactKey::Deleted(digest) => said.deleted.push(digest),
             FactKey::Manifest(_) | FactKey::Tag(_) => with_content.push(key),
         }
     }
@@ -303,7 +325,7 @@ fn said_below(facts: &Facts, key: &str) -> io::Result<BTreeMap<RepositoryName, S
                 Err(error) => said.damaged.push(format!("{key}: {error}")),
             },
             (FactKey::Manifest(_) | FactKey::Tag(_), Err(error)) => said.damaged.push(format!("{key}: {error}")),
-            (FactKey::Blob(_) | FactKey::Orphan(_), _) => {}
+            (FactKey::Blob(_) | FactKey::Orphan(_) | FactKey::Deleted(_), _) => {}
         }
     }
     Ok(said)

@@ -27,6 +27,8 @@ pub(super) struct Hidden {
     /// With the bytes for which they counted.
     blobs: BTreeMap<BlobDigest, Option<u64>>,
     tags: BTreeSet<Tag>,
+    /// Manifests that had been deleted.
+    deleted: BTreeSet<BlobDigest>,
 }
 
 /// How far something is out of sight.
@@ -43,18 +45,19 @@ pub(crate) struct Hiding {
 impl Hidden {
     /// Whether something is out of sight with it.
     pub(super) fn has(&self, digest: &BlobDigest) -> bool {
-        self.manifests.contains_key(digest) || self.blobs.contains_key(digest)
+        self.manifests.contains_key(digest) || self.blobs.contains_key(digest) || self.deleted.contains(digest)
     }
 
     /// Everything whose bytes are kept for as long as this may be undone.
     pub(super) fn digests(&self) -> impl Iterator<Item = &BlobDigest> {
-        self.manifests.keys().chain(self.blobs.keys())
+        self.manifests.keys().chain(self.blobs.keys()).chain(&self.deleted)
     }
 }
 
 impl Repository {
     /// Takes a manifest or blob out of sight, and with a manifest its referrers, theirs, and what they alone named. What other
-    /// manifests name, or tags, stays. Done again it goes on where it broke off. Call it with [`Self::lock_changes`]. Blocks.
+    /// manifests name, or tags, stays. So it is with one that was deleted, for as long as anything of it is here. Done again it goes on where it
+    /// broke off. Call it with [`Self::lock_changes`]. Blocks.
     pub(crate) fn hide(&self, digest: &BlobDigest, blobs: &BlobDirectory) -> Hiding {
         let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);
         hide(|| self.write(), digest, blobs)
@@ -140,7 +143,7 @@ impl Repository {
     }
 
     fn bury_one(&self, digest: &BlobDigest, may_go: &mut impl FnMut() -> io::Result<()>) -> io::Result<()> {
-        let (blobs, manifests, tags) = {
+        let (blobs, manifests, deleted, tags) = {
             let content = self.read();
             let Some(hidden) = content.hidden.get(digest) else { return Ok(()) };
             // What was pushed again since is not hidden any more.
@@ -148,7 +151,9 @@ impl Repository {
             let manifests: Vec<_> =
                 hidden.manifests.keys().filter(|it| !content.manifests.contains_key(*it)).cloned().collect();
             let tags: Vec<_> = hidden.tags.iter().filter(|tag| !content.tags.contains_key(*tag)).cloned().collect();
-            (blobs, manifests, tags)
+            let deleted: Vec<_> =
+                hidden.deleted.iter().filter(|it| !content.deleted.contains_key(*it)).cloned().collect();
+            (blobs, manifests, deleted, tags)
         };
         for tag in &tags {
             may_go()?;
@@ -159,14 +164,21 @@ impl Repository {
         }
         // What was taken down goes last: after a crash before that the rest is found by it again.
         let (own, others): (Vec<_>, Vec<_>) = manifests.iter().partition(|manifest| *manifest == digest);
-        for manifest in others.into_iter().chain(own) {
+        let remove = |manifest: &BlobDigest, may_go: &mut dyn FnMut() -> io::Result<()>| {
             may_go()?;
             self.folder.unmark_orphan(manifest)?;
-            self.folder.remove_manifest(manifest)?;
-        }
+            self.folder.remove_manifest(manifest)
+        };
+        others.into_iter().try_for_each(|manifest| remove(manifest, may_go))?;
         for blobs in blobs.chunks(LINKS_AT_ONCE) {
             may_go()?;
             self.folder.unlink_blobs(blobs)?;
+        }
+        own.into_iter().try_for_each(|manifest| remove(manifest, may_go))?;
+        let (own, others): (Vec<_>, Vec<_>) = deleted.iter().partition(|deleted| *deleted == digest);
+        for deleted in others.into_iter().chain(own) {
+            may_go()?;
+            self.folder.unmark_deleted(deleted)?;
         }
         self.write().hidden.remove(digest);
         Ok(())
@@ -228,6 +240,13 @@ impl Content {
             if let Some(size) = self.links.withdraw(&next) {
                 hidden.blobs.insert(next.clone(), size);
             }
+            if next == *cause || self.manifests.contains_key(&next) || self.deleted.contains_key(&next) {
+                open.extend(self.deleted_referrers(&next).cloned());
+            }
+            if let Some(left) = self.forget_deletion(&next) {
+                open.extend(left);
+                hidden.deleted.insert(next.clone());
+            }
             let Some(manifest) = self.manifests.get(&next).cloned() else { continue };
             open.extend(self.referrers.get(&next).into_iter().flatten().cloned());
             hidden.tags.extend(self.tags.iter().filter(|(_, to)| **to == next).map(|(tag, _)| tag.clone()));
@@ -236,7 +255,7 @@ impl Content {
             hidden.unread.insert(next.clone(), counted);
             hidden.manifests.insert(next, manifest);
         }
-        if !hidden.manifests.is_empty() || !hidden.blobs.is_empty() {
+        if hidden.digests().next().is_some() {
             self.hidden.insert(cause.clone(), hidden);
         }
     }
@@ -247,6 +266,8 @@ impl Content {
             || self.links.has(digest)
             || self.hidden.contains_key(digest)
             || self.referrers.contains_key(digest)
+            || self.deleted.contains_key(digest)
+            || self.deleted_referrers(digest).next().is_some()
     }
 
     /// What was uploaded and no manifest names, in sight or not, with the bytes for which it counts.

@@ -4,6 +4,7 @@ use std::io;
 use std::time::SystemTime;
 
 use super::changes::stored_manifest;
+use super::deleted::Deleted;
 use super::manifest::Manifest;
 use super::name::Tag;
 use super::repository::Repository;
@@ -60,6 +61,7 @@ impl Repository {
         let mut content = self.write();
         if content.manifests.contains_key(digest) {
             let counted = content.remove_manifest(digest);
+            content.remember_deleted(digest.clone(), manifest.as_ref().and_then(Deleted::of));
             manifest.map(|manifest| content.links.forget(manifest.child_digests(), counted));
             let now = SystemTime::now();
             orphans.into_iter().for_each(|orphan| content.links.orphan(orphan, now));

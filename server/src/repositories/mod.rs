@@ -6,6 +6,7 @@
 mod changes;
 mod collected;
 mod content;
+mod deleted;
 mod folder;
 mod hidden;
 mod learned;

@@ -113,6 +113,7 @@ impl Repository {
             .offered()
             .chain(content.manifests.keys())
             .chain(&content.unreadable)
+            .chain(content.deleted.keys())
             .chain(hidden)
             .for_each(&mut each);
     }

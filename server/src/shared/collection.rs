@@ -74,6 +74,9 @@ pub(crate) async fn collect(app: &Arc<App>, grace: Duration, stopped: &AtomicBoo
     tokio::time::sleep(LEAST).await;
     let said = Arc::new(said(app).await?);
     while turn.holds().await && round.take_offers(grace, &said).await? {}
+    if turn.holds().await {
+        round.forget_deleted().await?;
+    }
     while turn.holds().await && round.take_bytes(&said).await? {}
     turn.end().await;
     Ok(Some(round.collected))
@@ -186,7 +189,7 @@ async fn said(app: &Arc<App>) -> io::Result<Said> {
                         new.push((key.to_owned(), name, digest));
                     }
                 }
-                FactKey::Orphan(_) | FactKey::Tag(_) => {}
+                FactKey::Orphan(_) | FactKey::Deleted(_) | FactKey::Tag(_) => {}
             }
             Ok(())
         })?;
@@ -288,6 +291,20 @@ impl Round<'_> {
                 run(app, move || shared.bury_while(&old, || held.may_go())).await?;
             }
             app.store.let_go(by).await.map_err(unreachable)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets deleted manifests of which nothing is left.
+    async fn forget_deleted(&self) -> io::Result<()> {
+        self.app.catch_up_repositories().await?;
+        for repository in self.app.repositories.all() {
+            if self.is_stopped() {
+                return Ok(());
+            }
+            let _changes = repository.lock_changes().await;
+            let shared = Arc::clone(&repository);
+            run(self.app, move || shared.forget_deleted()).await?;
         }
         Ok(())
     }

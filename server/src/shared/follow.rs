@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 use super::facts::unreachable;
 use super::reread::reread;
 use crate::app::App;
-use crate::blobs::{BlobDigest, blob_of_key, is_lasting};
+use crate::blobs::{BlobDigest, blob_of_key, is_lasting, unless_lost};
 use crate::repositories::{FactKey, MANIFEST_LIMIT, Manifest, Reference, RepositoryName, digest_of};
 use crate::store::{ChangeRow, Changes};
 use crate::takedown::{self, TOMBSTONES};
@@ -368,6 +368,27 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<
             })
             .await?;
             Ok(if is_here { known(&digest) } else { before.map(|news| News { is_removed: true, ..news }) })
+        }
+        FactKey::Deleted(digest) => {
+            let (shared, key, here) = (Arc::clone(app), change.key.clone(), Arc::clone(&repository));
+            run(app, move || {
+                if read(&shared, &key)?.is_none() {
+                    here.unlearn_deleted(&digest);
+                } else if here.manifest(&Reference::Digest(digest.clone())).is_none() {
+                    // What is here is followed when it goes. Of what never came here, as it was gone before, the rest may have to be hidden.
+                    let bytes = unless_lost(shared.blobs.read(&digest, MANIFEST_LIMIT as u64))?;
+                    if let Some(manifest) = bytes.and_then(|bytes| Manifest::parse(&bytes, None).ok()) {
+                        here.learn_of_deleted(&digest, &manifest);
+                        for cause in [Some(digest), manifest.subject].into_iter().flatten() {
+                            if shared.taken_down.has(&cause) {
+                                shared.taken_down.hide_in_one(&here, &cause, &shared.blobs);
+                            }
+                        }
+                    }
+                }
+                Ok(None)
+            })
+            .await
         }
         // Whoever deletes what kept a manifest is followed by that. Marks are removed of what is pushed again.
         FactKey::Orphan(_) if !change.is_removed => Ok(None),

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use sqlx::migrate::Migrator;
-use sqlx::postgres::{PgPool, PgPoolOptions, PgRow};
-use sqlx::{Postgres, Row as _, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
+use sqlx::{ConnectOptions as _, Postgres, Row as _, Transaction};
 use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
@@ -39,9 +39,20 @@ impl PostgresStore {
         let options = url.options().application_name("symseal");
         // A connection that broke while nobody used it is noticed before it is given away, and replaced.
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(PATIENCE);
-        let pool = pool.connect_with(options).await?;
+        let pool = match pool.connect_with(options.clone()).await {
+            Err(sqlx::Error::PoolTimedOut) => return Err(why(&options).await),
+            pool => pool?,
+        };
         MIGRATIONS.run(&pool).await.map_err(|error| sqlx::Error::Migrate(Box::new(error)))?;
         Ok(Self { pool })
+    }
+}
+
+/// Why there is no connection: a pool tries again and again, and in the end tells of its patience alone.
+async fn why(options: &PgConnectOptions) -> sqlx::Error {
+    match tokio::time::timeout(PATIENCE, options.connect()).await {
+        Ok(Err(error)) => error,
+        Ok(Ok(_)) | Err(_) => sqlx::Error::PoolTimedOut,
     }
 }
 

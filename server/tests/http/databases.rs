@@ -159,3 +159,16 @@ async fn a_token_that_was_seen_holds_while_the_database_is_away() {
     assert_eq!(ask(&unseen, "/v2/_catalog").await.unwrap().status(), StatusCode::OK);
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_nobody_listens_for_is_told_as_that() {
+    let nobody = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+    let database: DatabaseUrl = format!("postgres://symseal:{PASSWORD}@{nobody}/symbols").parse().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let Err(refused) = symseal_server::Server::bind(config(root.path(), &database)).await else {
+        panic!("a server started without its database");
+    };
+    let refused = refused.to_string();
+    assert!(refused.contains("refused") && refused.contains("that answers"), "{refused}");
+    assert!(!refused.contains("pool") && !refused.contains(PASSWORD), "{refused}");
+}

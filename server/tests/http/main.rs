@@ -22,6 +22,7 @@ mod quotas;
 mod registry;
 mod resolve_api;
 mod retention;
+mod revoked;
 mod round_trip;
 mod seals;
 mod small_disk;

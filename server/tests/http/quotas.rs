@@ -244,11 +244,15 @@ async fn what_uploads_have_brought_counts_until_they_end() {
     assert_eq!(send(&two, noise(400_000, 2)).await.status(), StatusCode::ACCEPTED);
     let three = begin().await;
     refused(send(&three, noise(400_000, 3)).await, StatusCode::PAYLOAD_TOO_LARGE).await;
+    assert_eq!(scene.metric(&server, "symseal_quota_bytes_unfinished{prefix=\"team\"}").await, 800_000);
     let direct = scene.push(&server, "team/b", &noise(400_000, 3)).await;
     refused(direct, StatusCode::PAYLOAD_TOO_LARGE).await;
     // One goes on with what it has, another is cancelled: then there is room again.
     assert_eq!(send(&one, noise(100_000, 4)).await.status(), StatusCode::ACCEPTED);
     assert_eq!(scene.http.delete(&two).send().await.unwrap().status(), StatusCode::NO_CONTENT);
+    // What was refused has ended.
+    assert_eq!(send(&three, noise(400_000, 3)).await.status(), StatusCode::NOT_FOUND);
+    let three = begin().await;
     assert_eq!(send(&three, noise(400_000, 3)).await.status(), StatusCode::ACCEPTED);
     // What became a blob counts once.
     let whole = [noise(400_000, 1), noise(100_000, 4)].concat();
@@ -258,4 +262,43 @@ async fn what_uploads_have_brought_counts_until_they_end() {
     assert_eq!(scene.http.put(end).send().await.unwrap().status(), StatusCode::CREATED);
     assert_eq!(scene.metric(&server, "symseal_quota_bytes_held{prefix=\"team\"}").await, 900_000);
     assert_eq!(scene.push(&server, "team/b", &noise(100_000, 5)).await.status(), StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn an_upload_that_is_refused_for_the_quota_leaves_its_place_to_others_and_what_is_left_is_told() {
+    let scene = Scene::new(&[("team", Some(LIMIT), None)]);
+    let server = scene.start().await;
+    let begin = async || {
+        let answer = scene.http.post(server.url("/v2/team/a/blobs/uploads/")).send().await.unwrap();
+        server.url(answer.headers()["location"].to_str().unwrap())
+    };
+    // Without a length, so that most of it is there before it is seen to be too much.
+    let chunked = |bytes: &[u8]| {
+        let chunks: Vec<_> = bytes.chunks(50_000).map(|chunk| Ok::<_, std::io::Error>(chunk.to_vec())).collect();
+        reqwest::Body::wrap_stream(futures_util::stream::iter(chunks))
+    };
+    let unfinished = async || scene.metric(&server, "symseal_quota_bytes_unfinished{prefix=\"team\"}").await;
+    let (at, large) = (begin().await, noise(1_400_000, 1));
+    let first = scene.http.patch(&at).body(chunked(&large[..700_000])).send().await.unwrap();
+    assert_eq!((first.status(), unfinished().await), (StatusCode::ACCEPTED, 700_000));
+    let config = scene.config();
+    let found = tokio::task::spawn_blocking(move || symseal_server::usage(&config)).await.unwrap().unwrap();
+    assert_eq!((found.quotas[0].bytes, found.quotas[0].unfinished), (0, 700_000));
+    assert_eq!((found.repositories[0].name.as_str(), found.repositories[0].unfinished), ("team/a", 700_000));
+    let message = refused(scene.push(&server, "team/b", &noise(500_000, 2)).await, StatusCode::PAYLOAD_TOO_LARGE).await;
+    for part in ["hold 0", "not finished have 700000", "500000 more", "cancel"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let second = scene.http.patch(&at).body(chunked(&large[700_000..])).send().await.unwrap();
+    assert!(!second.headers().contains_key("location"));
+    refused(second, StatusCode::PAYLOAD_TOO_LARGE).await;
+    assert_eq!((unfinished().await, scene.http.get(&at).send().await.unwrap().status()), (0, StatusCode::NOT_FOUND));
+    // So it is where the last request is the one that is too much.
+    let at = begin().await;
+    let end = format!("{at}?digest={}", Digest::of(&large));
+    refused(scene.http.put(end).body(chunked(&large)).send().await.unwrap(), StatusCode::PAYLOAD_TOO_LARGE).await;
+    assert_eq!((unfinished().await, scene.http.get(&at).send().await.unwrap().status()), (0, StatusCode::NOT_FOUND));
+    assert_eq!(std::fs::read_dir(scene.root.path().join("repositories/team/a/_uploads")).unwrap().count(), 0);
+    assert_eq!(scene.push(&server, "team/b", &noise(LIMIT as usize, 3)).await.status(), StatusCode::CREATED);
+    server.stop().await;
 }

@@ -423,3 +423,77 @@ async fn a_file_of_a_tree_that_is_taken_down_is_not_served() {
     assert_eq!(sha256().await, whole);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_bundle_that_was_deleted_before_is_taken_down_with_what_it_alone_named() {
+    let Some(Scene { root, server, one, two, first, tombstones }) = Scene::start().await else { return };
+    let root = root.path();
+    let second = publish(&server, root, "2", &[&two]).await;
+    let index = json_of(&server, &format!("/v2/app/manifests/{first}")).await;
+    let [own, shared] = [&one, &two].map(|file| format!("/v2/app/blobs/{}", Digest::of(&std::fs::read(file).unwrap())));
+    let mut alone = vec![own.clone()];
+    let mut children = Vec::new();
+    for child in index["manifests"].as_array().unwrap() {
+        let path = format!("/v2/app/manifests/{}", child["digest"].as_str().unwrap());
+        let text = http().get(server.url(&path)).send().await.unwrap().text().await.unwrap();
+        children.push((child["mediaType"].as_str().unwrap().to_owned(), text));
+        alone.push(path);
+    }
+    assert!(alone.len() > 2);
+    let kept = [shared, format!("/v2/app/manifests/{second}")];
+    let delete = async |server: &Running, digest: &Digest| {
+        let url = server.url(&format!("/v2/app/manifests/{digest}"));
+        assert_eq!(http().delete(url).send().await.unwrap().status(), StatusCode::ACCEPTED);
+    };
+    delete(&server, &first).await;
+    // Whoever was told of it a moment ago may rely on it.
+    for path in alone.iter().chain(&kept) {
+        assert_eq!(status(&server, path).await, StatusCode::OK, "{path}");
+    }
+    assert!(tombstones.take_down(&first.to_string(), note()).await.unwrap());
+    let is_gone = async |server: &Running| {
+        for path in &alone {
+            becomes(server, path, StatusCode::NOT_FOUND).await;
+        }
+        for path in &kept {
+            assert_eq!(status(server, path).await, StatusCode::OK, "{path}");
+        }
+        for (kind, text) in &children {
+            let put = http().put(server.url("/v2/app/manifests/back")).header("content-type", kind);
+            assert_eq!(put.body(text.clone()).send().await.unwrap().status(), StatusCode::NOT_FOUND);
+        }
+    };
+    is_gone(&server).await;
+    server.stop().await;
+    let server = Running::start_as(config(root)).await;
+    is_gone(&server).await;
+    assert_eq!(tombstones.lift(&first.to_string()).await.unwrap(), Some(true));
+    for path in &alone {
+        becomes(&server, path, StatusCode::OK).await;
+    }
+
+    // When its manifests have been collected, the files are found all the same.
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    let collected = server.collector.collect(Duration::from_secs(1)).await.unwrap();
+    assert!(collected.manifests as usize == children.len(), "{collected:?}");
+    assert_eq!(status(&server, &own).await, StatusCode::OK);
+    assert!(tombstones.take_down(&first.to_string(), note()).await.unwrap());
+    is_gone(&server).await;
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    while server.collector.collect(Duration::ZERO).await.unwrap() != Collected::default() {}
+    let stored = |digest: &str| root.join("data/blobs/sha256").join(&digest[..2]).join(digest).exists();
+    let hex = |path: &String| path.rsplit(':').next().unwrap().to_owned();
+    assert!(!alone.iter().any(|path| stored(&hex(path))) && !stored(&first.hex()));
+    assert!(kept.iter().all(|path| stored(&hex(path))));
+    let marks = root.join("data/repositories/app/_deleted/sha256");
+    assert_eq!(std::fs::read_dir(marks).unwrap().count(), 0);
+    // A bundle that was deleted and is not taken down leaves as little.
+    delete(&server, &second).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    for _ in 0..4 {
+        server.collector.collect(Duration::ZERO).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!kept.iter().any(|path| stored(&hex(path))));
+    server.stop().await;
+}

@@ -15,7 +15,8 @@ use crate::output::outln;
   symseal store usage --data ./data --json
 
 Beside running servers, too. Bytes are those of a repository's manifests and of the blobs that they name, each counted once in a repository and again in
-another one; a disk, which has each blob once, may hold less. Quotas stand in the configuration ([[quotas]]). Exit status 1 when one is exceeded.")]
+another one; a disk, which has each blob once, may hold less. Unfinished are the bytes of uploads that have not ended, which count too until they do, are
+cancelled, or go (24 hours after their last byte). Quotas stand in the configuration ([[quotas]]). Exit status 1 when one is exceeded.")]
 pub struct Args {
     #[command(flatten)]
     place: Place,
@@ -45,7 +46,7 @@ fn in_json(found: &StoreUse) -> serde_json::Value {
     let repositories: Vec<_> = found
         .repositories
         .iter()
-        .map(|it| json!({ "name": it.name, "bytes": it.bytes, "bundles": it.bundles }))
+        .map(|it| json!({ "name": it.name, "bytes": it.bytes, "unfinished": it.unfinished, "bundles": it.bundles }))
         .collect();
     let quotas: Vec<_> = found
         .quotas
@@ -54,6 +55,7 @@ fn in_json(found: &StoreUse) -> serde_json::Value {
             json!({
                 "prefix": it.prefix,
                 "bytes": it.bytes,
+                "unfinished": it.unfinished,
                 "bytes_limit": it.bytes_limit,
                 "bundles": it.bundles,
                 "bundles_limit": it.bundles_limit,
@@ -67,23 +69,24 @@ fn in_json(found: &StoreUse) -> serde_json::Value {
 fn table(found: &StoreUse) {
     let names = found.repositories.iter().map(|it| it.name.len()).chain(found.quotas.iter().map(|it| it.prefix.len()));
     let width = names.chain([10]).max().unwrap_or(10);
-    outln!("{:width$}  {:>20}  {:>8}", "repository", "bytes", "bundles");
+    outln!("{:width$}  {:>20}  {:>20}  {:>8}", "repository", "bytes", "unfinished", "bundles");
     for it in &found.repositories {
-        outln!("{:width$}  {:>20}  {:>8}", it.name, it.bytes, it.bundles);
+        outln!("{:width$}  {:>20}  {:>20}  {:>8}", it.name, it.bytes, it.unfinished, it.bundles);
     }
     if found.quotas.is_empty() {
         outln!("there are no quotas");
         return;
     }
-    outln!("\n{:width$}  {:>20}  {:>20}  {:>8}  {:>8}", "quota", "bytes", "of", "bundles", "of");
+    outln!("\n{:width$}  {:>20}  {:>20}  {:>20}  {:>8}  {:>8}", "quota", "bytes", "unfinished", "of", "bundles", "of");
     let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
     for it in &found.quotas {
         let mark = if is_exceeded(it) { "  exceeded" } else { "" };
         let (bytes_limit, bundles_limit) = (limit(it.bytes_limit), limit(it.bundles_limit));
         outln!(
-            "{:width$}  {:>20}  {bytes_limit:>20}  {:>8}  {bundles_limit:>8}{mark}",
+            "{:width$}  {:>20}  {:>20}  {bytes_limit:>20}  {:>8}  {bundles_limit:>8}{mark}",
             it.prefix,
             it.bytes,
+            it.unfinished,
             it.bundles
         );
     }

@@ -107,7 +107,12 @@ impl Issuers {
 
 /// The caller of a session that was opened with an identity token; `None` where it was another one.
 pub(super) fn of_session(token: &str, grants: &[Grant], expires: i64) -> Option<Arc<KnownToken>> {
-    token.starts_with(MARK).then(|| Arc::new(known(token, grants.to_vec(), expires)))
+    is_of_pipeline(token).then(|| Arc::new(known(token, grants.to_vec(), expires)))
+}
+
+/// Whether what a caller is known by is an identity token's.
+pub(super) fn is_of_pipeline(hash: &str) -> bool {
+    hash.starts_with(MARK)
 }
 
 fn known(id: &str, mut grants: Vec<Grant>, expires: i64) -> KnownToken {

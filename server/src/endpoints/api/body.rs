@@ -4,6 +4,7 @@ use axum::body::{Body, HttpBody as _};
 use axum::http::StatusCode;
 
 use super::ApiError;
+use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::Spool;
 use crate::http::{Incoming, drain};
@@ -22,8 +23,14 @@ pub(super) struct Bound {
     pub(super) message: &'static str,
 }
 
-/// Takes a body into a file of its own; memory does not grow with it.
-pub(super) async fn spool(app: &App, body: Body, bound: &Bound, room: &mut Room<'_>) -> Result<Spool, ApiError> {
+/// Takes a body into a file of its own, for as long as the caller's token holds; memory does not grow with it.
+pub(super) async fn spool(
+    app: &App,
+    caller: &Caller,
+    body: Body,
+    bound: &Bound,
+    room: &mut Room<'_>,
+) -> Result<Spool, ApiError> {
     // What is announced is refused before it comes.
     if let Err(refused) = room.take(body.size_hint().lower()) {
         drain(body.into_data_stream());
@@ -39,6 +46,10 @@ pub(super) async fn spool(app: &App, body: Body, bound: &Bound, room: &mut Room<
         gathered_bytes += chunk.as_ref().map_or(0, bytes::Bytes::len);
         gathered.extend(chunk);
         if gathered_bytes >= WRITE_BLOCK || ended {
+            if let Err(refused) = app.access.check_again(caller).await {
+                body.drain();
+                return Err(refused.into());
+            }
             let block = std::mem::take(&mut gathered);
             gathered_bytes = 0;
             spool = app.pool.run(move || spool.append(&block).map(|()| spool)).await??;

@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-use crate::access::Grant;
+use crate::access::{CallerError, Grant};
 use crate::blobs::NotGiven;
 use crate::endpoints::{RETRY_AFTER, told_of_database, told_of_storage};
 use crate::http::{NoRoom, NotGathered};
@@ -52,6 +52,11 @@ impl IntoResponse for ApiError {
         }
         let body = Json(json!({ "error": { "code": self.code, "message": self.message } }));
         let mut response = (self.status, body).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"symseal\""));
+        }
         if self.is_passing {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
         }
@@ -85,6 +90,16 @@ impl From<StoreError> for ApiError {
             StoreError::Full(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", told),
             StoreError::Away(_) => Self::away("database-away", told),
             StoreError::Failed(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "database-failed", told),
+        }
+    }
+}
+
+impl From<CallerError> for ApiError {
+    fn from(error: CallerError) -> Self {
+        match error {
+            CallerError::Refused => Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", error),
+            CallerError::Store(error) => error.into(),
+            CallerError::Issuer(_) => Self::away("issuer-away", error),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::breakpad::base_name;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::http::{NotGathered, Peer};
+use crate::http::{NotGathered, Peer, Share};
 use crate::ingest::{answers, breakpad_ids, parse_breakpad_id};
 use crate::made_tables::{MadeTable, made_table};
 use crate::releases::read_symbol_index;
@@ -236,7 +236,7 @@ pub(crate) async fn post(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
-    let body = app.memory.gather(body, BODY_LIMIT).await.map_err(|why| match why {
+    let body = app.memory.gather(Share::Questions, body, BODY_LIMIT).await.map_err(|why| match why {
         NotGathered::TooLarge => {
             let message = format!("expected a body of at most {BODY_LIMIT} bytes: ask in several requests");
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message)

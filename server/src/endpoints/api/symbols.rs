@@ -52,7 +52,7 @@ pub(crate) async fn put(
     crate::ingest::check_name(&name)?;
     let (spool, reservation) = {
         let mut room = Room::new(&app, Some(&repository));
-        (spool(&app, body, &FILE_BOUND, &mut room).await?, room.into_reservation())
+        (spool(&app, &caller, body, &FILE_BOUND, &mut room).await?, room.into_reservation())
     };
     let task = tokio::spawn(async move {
         let _reservation = reservation;
@@ -147,6 +147,7 @@ async fn record(
     let size = spool.size();
     let (own, empty) = (spool.digest(), BlobDigest::of(oci::EMPTY_JSON));
     let promise = app.promise(Some(repository), [&own, &empty]).await?;
+    app.access.check_again(caller).await?;
     let store = move || -> Result<_, ApiError> {
         let (blob, pin) = spool.commit(&shared.blobs)?;
         let sha256 = blob.bytes().try_into().unwrap_or_default();
@@ -221,6 +222,7 @@ impl From<PublishError> for ApiError {
                 Self::new(StatusCode::CONFLICT, "second-owner", error)
             }
             PublishError::Loose(refused) => refused.into(),
+            PublishError::Caller(error) => error.into(),
             PublishError::TakenDown(gone) => (*gone).into(),
             PublishError::Quota(error) => error.into(),
             PublishError::TooLarge(_) => Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", error),

@@ -42,8 +42,8 @@ pub(crate) async fn put(
         return Err(ApiError::forbidden(&Grant::WriteTraces));
     }
     let id = parse_id(&id)?;
-    let spool = spool(&app, body, &TRACE_BOUND, &mut Room::new(&app, None)).await?;
-    let task = tokio::spawn(async move { record(&app, id, spool).await });
+    let spool = spool(&app, &caller, body, &TRACE_BOUND, &mut Room::new(&app, None)).await?;
+    let task = tokio::spawn(async move { record(&app, &caller, id, spool).await });
     task.await.map_err(|_| ApiError::from(crate::pool::JobLost))?
 }
 
@@ -75,8 +75,9 @@ fn parse_id(text: &str) -> Result<Uuid, ApiError> {
     })
 }
 
-async fn record(app: &Arc<App>, id: Uuid, spool: Spool) -> Result<Response, ApiError> {
+async fn record(app: &Arc<App>, caller: &Caller, id: Uuid, spool: Spool) -> Result<Response, ApiError> {
     let _changes = app.traces.changes.lock().await;
+    app.access.check_again(caller).await?;
     let blob = spool.digest();
     let size = spool.size();
     let promise = app.promise(None, [&blob]).await?;

@@ -12,7 +12,7 @@ use super::files::no_log;
 use crate::access::shown_token;
 use crate::app::App;
 use crate::clock::now;
-use crate::http::NotGathered;
+use crate::http::{NotGathered, Share};
 use crate::tokens::{Grant, TokenInfo, TokenSecret};
 
 /// 201 with the entry and its proof, once it is durable; 409 with its index where it stands already.
@@ -20,8 +20,10 @@ pub(crate) async fn post(State(app): State<Arc<App>>, request: Request) -> Resul
     let log = app.log.as_ref().ok_or_else(no_log)?;
     let (parts, body) = request.into_parts();
     // Before the body: who has no token sends none.
+    holder(&app, &parts.headers).await?;
+    let bytes = app.memory.gather(Share::Writes, body, ENTRY_REQUEST_LIMIT).await.map_err(|why| not_gathered(&why))?;
+    // And after it, which may have taken its time.
     let token = holder(&app, &parts.headers).await?;
-    let bytes = app.memory.gather(body, ENTRY_REQUEST_LIMIT).await.map_err(|why| not_gathered(&why))?;
     let entry = app.pool.run(move || check(&bytes, &token)).await??;
     let appended = log.append(entry.clone()).await?;
     if appended.duplicate {

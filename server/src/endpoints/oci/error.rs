@@ -7,11 +7,13 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
+use crate::access::CallerError;
 use crate::blobs::{NotGiven, ParseDigestError, UploadError};
-use crate::endpoints::{RETRY_AFTER, told_of_storage};
+use crate::endpoints::{RETRY_AFTER, told_of_database, told_of_storage};
 use crate::http::{NoRoom, NotGathered};
 use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
+use crate::store::StoreError;
 use crate::takedown::IsTakenDown;
 
 /// The specification's error codes, and those that it leaves to the registry.
@@ -111,6 +113,11 @@ impl OciError {
     pub(super) fn is_full(&self) -> bool {
         matches!(self.code, Code::InsufficientStorage)
     }
+
+    /// Whether what came is not wanted, whatever comes next: it is more than the quota, or the token holds no longer.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self.code, Code::OverQuota | Code::Unauthorized)
+    }
 }
 
 impl IntoResponse for OciError {
@@ -134,6 +141,30 @@ impl From<io::Error> for OciError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(Code::InsufficientStorage, told),
             io::ErrorKind::HostUnreachable => Self::away(told),
             _ => Self::new(Code::Unknown, told),
+        }
+    }
+}
+
+impl From<StoreError> for OciError {
+    fn from(error: StoreError) -> Self {
+        let told = told_of_database(&error);
+        match error {
+            StoreError::Full(_) => Self::new(Code::InsufficientStorage, told),
+            StoreError::Away(_) => Self::away(told),
+            StoreError::Failed(_) => Self::new(Code::Unknown, told),
+        }
+    }
+}
+
+impl From<CallerError> for OciError {
+    fn from(error: CallerError) -> Self {
+        match error {
+            CallerError::Refused => {
+                let basic = (header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"symseal\""));
+                Self::new(Code::Unauthorized, error).with_headers(HeaderMap::from_iter([basic]))
+            }
+            CallerError::Store(error) => error.into(),
+            CallerError::Issuer(_) => Self::away(error),
         }
     }
 }

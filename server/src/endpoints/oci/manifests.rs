@@ -11,12 +11,10 @@ use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, stored};
 use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::BlobDigest;
-use crate::endpoints::told_of_database;
-use crate::http::{FileAnswer, NotGathered, file_response, query_values};
+use crate::http::{FileAnswer, NotGathered, Share, file_response, query_values};
 use crate::publish::{PublishError, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 use crate::shared::Promise;
-use crate::store::StoreError;
 
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
@@ -88,7 +86,7 @@ pub(crate) async fn put(
 ) -> Result<Response, OciError> {
     let content_type = media_type(request)?;
     let mut tags = query_tags(query)?;
-    let bytes = app.memory.gather(body, MANIFEST_LIMIT).await.map_err(|why| match why {
+    let bytes = app.memory.gather(Share::Writes, body, MANIFEST_LIMIT).await.map_err(|why| match why {
         NotGathered::TooLarge => {
             let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
             OciError::new(Code::TooLarge, message)
@@ -196,18 +194,12 @@ impl From<PublishError> for OciError {
             PublishError::Loose(crate::ingest::RefusedLoose::Io(error)) => error.into(),
             PublishError::Loose(_) => Self::new(Code::ManifestInvalid, error),
             PublishError::SecondOwner(_) | PublishError::HiddenOwner { .. } => Self::new(Code::Conflict, error),
+            PublishError::Caller(error) => error.into(),
             PublishError::TakenDown(_) => Self::new(Code::DeniedToCaller, error),
             PublishError::Quota(error) => error.into(),
             PublishError::TooLarge(_) => Self::new(Code::InsufficientStorage, error),
             PublishError::Bundle(_) => Self::new(Code::ManifestInvalid, error),
-            PublishError::Store(error) => {
-                let told = told_of_database(&error);
-                match error {
-                    StoreError::Full(_) => Self::new(Code::InsufficientStorage, told),
-                    StoreError::Away(_) => Self::away(told),
-                    StoreError::Failed(_) => Self::new(Code::Unknown, told),
-                }
-            }
+            PublishError::Store(error) => error.into(),
             PublishError::Job(error) => error.into(),
         }
     }

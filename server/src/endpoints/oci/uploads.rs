@@ -61,7 +61,8 @@ pub(crate) async fn post(
     match digest {
         None => Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response()),
         Some(digest) => {
-            let finished = finish(app, name, repository, Arc::clone(&upload), &digest, request, body).await;
+            let to = (name, caller, repository);
+            let finished = finish(app, to, Arc::clone(&upload), &digest, request, body).await;
             if finished.is_err() {
                 // The client was told no location to go on at.
                 let uploads = app.uploads.clone();
@@ -75,37 +76,40 @@ pub(crate) async fn post(
 /// PATCH: appends a chunk, or a stream when the request has no `Content-Range`.
 pub(crate) async fn patch(
     app: &App,
+    caller: &Caller,
     name: &RepositoryName,
     id: Uuid,
     request: &HeaderMap,
     body: Body,
 ) -> Result<Response, OciError> {
     if let Some(parts) = &app.parts {
-        return parts::patch(app, parts, name, id, request, body).await;
+        return parts::patch(app, parts, (name, caller), id, request, body).await;
     }
     let (_, upload) = find(app, name, id).await?;
-    let appended = append(app, name, &upload, request, body).await;
-    unless_full(app, &upload, appended).await?;
+    let appended = append(app, (name, caller), &upload, request, body).await;
+    unless_given_up(app, &upload, appended).await?;
     Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response())
 }
 
 async fn append(
     app: &App,
-    name: &RepositoryName,
+    (name, caller): (&RepositoryName, &Caller),
     upload: &Arc<Upload>,
     request: &HeaderMap,
     body: Body,
 ) -> Result<(), OciError> {
     let mut room = Room::of_upload(app, Some(name), upload);
-    let (writer, tail) = receive(app, name, (upload, 0), request, body, &mut room).await?;
+    let (writer, tail) = receive(app, (name, caller), (upload, 0), request, body, &mut room).await?;
+    app.access.check_again(caller).await?;
     let shared = Arc::clone(upload);
     app.pool.run(move || shared.append(&writer, &tail)).await??;
     Ok(())
 }
 
-/// What came is given up where the disk is full: most clients begin anew, and half an upload would keep it full for a day.
-async fn unless_full<T>(app: &App, upload: &Arc<Upload>, taken: Result<T, OciError>) -> Result<T, OciError> {
-    if taken.as_ref().is_err_and(OciError::is_full) {
+/// What came is given up where the disk or the quota is full: most clients begin anew, and half an upload would keep it full for a day. So it is
+/// where the token holds no longer.
+async fn unless_given_up<T>(app: &App, upload: &Arc<Upload>, taken: Result<T, OciError>) -> Result<T, OciError> {
+    if taken.as_ref().is_err_and(|error| error.is_full() || error.is_refusal()) {
         let (uploads, upload) = (app.uploads.clone(), Arc::clone(upload));
         app.pool.run(move || uploads.cancel(&upload)).await??;
     }
@@ -115,8 +119,8 @@ async fn unless_full<T>(app: &App, upload: &Arc<Upload>, taken: Result<T, OciErr
 /// PUT: ends the session, after a last chunk if the body has one.
 pub(crate) async fn put(
     app: &Arc<App>,
-    name: &RepositoryName,
-    id: Uuid,
+    caller: &Caller,
+    (name, id): (&RepositoryName, Uuid),
     query: Option<&str>,
     request: &HeaderMap,
     body: Body,
@@ -130,11 +134,11 @@ pub(crate) async fn put(
         return Err(gone.into());
     }
     if let Some(parts) = &app.parts {
-        return parts::put(app, parts, name, id, &digest, request, body).await;
+        return parts::put(app, parts, (name, caller), id, &digest, request, body).await;
     }
     let (repository, upload) = find(app, name, id).await?;
-    let finished = finish(app, name, repository, Arc::clone(&upload), &digest, request, body).await;
-    unless_full(app, &upload, finished).await
+    let finished = finish(app, (name, caller, repository), Arc::clone(&upload), &digest, request, body).await;
+    unless_given_up(app, &upload, finished).await
 }
 
 /// GET: how far the session has come.
@@ -200,10 +204,10 @@ async fn mount(
 }
 
 /// Takes a body into a session. The blocks but the last are on disk; the last comes back, so that a small blob costs
-/// one hop. `elsewhere`: bytes of the blob that came before and are not in this file.
+/// one hop. It ends when the caller's token holds no longer. `elsewhere`: bytes of the blob that came before and are not in this file.
 async fn receive(
     app: &App,
-    name: &RepositoryName,
+    (name, caller): (&RepositoryName, &Caller),
     (upload, elsewhere): (&Arc<Upload>, u64),
     request: &HeaderMap,
     body: Body,
@@ -222,7 +226,9 @@ async fn receive(
     // What is announced is refused before it comes.
     if let Err(refused) = room.take(before.saturating_add(body.size_hint().lower())) {
         drain(body.into_data_stream());
-        return Err(OciError::from(refused).with_headers(progress(name, upload)));
+        let refused = OciError::from(refused);
+        // One that is given up has no place to go on at.
+        return Err(if refused.is_refusal() { refused } else { refused.with_headers(progress(name, upload)) });
     }
     let mut body = Incoming::of(body);
     let (mut gathered, mut gathered_bytes, mut received) = (Vec::new(), 0, 0_u64);
@@ -231,6 +237,7 @@ async fn receive(
             Ok(chunk) => chunk,
             Err(error) => {
                 // What has arrived counts: the client asks for the status and goes on from there.
+                app.access.check_again(caller).await?;
                 let shared = Arc::clone(upload);
                 app.pool.run(move || shared.append(&writer, &gathered)).await??;
                 let refused = match error {
@@ -248,6 +255,10 @@ async fn receive(
             return Err(refused.into());
         }
         if gathered_bytes >= WRITE_BLOCK {
+            if let Err(refused) = app.access.check_again(caller).await {
+                body.drain();
+                return Err(refused.into());
+            }
             let (shared, turn, block) = (Arc::clone(upload), writer.clone(), std::mem::take(&mut gathered));
             app.pool.run(move || shared.append(&turn, &block)).await??;
             gathered_bytes = 0;
@@ -266,8 +277,7 @@ async fn receive(
 
 async fn finish(
     app: &Arc<App>,
-    name: &RepositoryName,
-    repository: Arc<Repository>,
+    (name, caller, repository): (&RepositoryName, &Caller, Arc<Repository>),
     upload: Arc<Upload>,
     digest: &BlobDigest,
     request: &HeaderMap,
@@ -275,9 +285,10 @@ async fn finish(
 ) -> Result<Response, OciError> {
     // What is here already comes to nothing more.
     let mut room = Room::of_upload(app, (!repository.has_blob(digest)).then_some(name), &upload);
-    let (writer, tail) = receive(app, name, (&upload, 0), request, body, &mut room).await?;
+    let (writer, tail) = receive(app, (name, caller), (&upload, 0), request, body, &mut room).await?;
     let reservation = room.into_reservation();
     let promise = app.promise(Some(name), [digest]).await?;
+    app.access.check_again(caller).await?;
     let (uploads, blobs, expected) = (app.uploads.clone(), app.blobs.clone(), digest.clone());
     let taken_down = Arc::clone(&app.taken_down);
     // One job, so that a client that goes away leaves either a session or a visible blob.

@@ -22,7 +22,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::RETRY_AFTER;
-use crate::http::{NoRoom, NotGathered, Peer, cors};
+use crate::http::{NoRoom, NotGathered, Peer, Share, cors};
 use crate::made_tables::{MadeTable, made_table};
 use crate::upstream::{Hops, Sought};
 
@@ -91,7 +91,7 @@ fn preflight(asked: &HeaderMap) -> Response {
 }
 
 async fn post(app: Arc<App>, scope: Scope, body: Body, hops: &Hops) -> Response {
-    let body = match app.memory.gather(body, BODY_LIMIT).await {
+    let body = match app.memory.gather(Share::Questions, body, BODY_LIMIT).await {
         Ok(body) => body,
         Err(why) => return not_gathered(&why),
     };

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use uuid::Uuid;
 
 use super::{finish, progress_at, receive};
+use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::{BlobDigest, Upload, UploadError};
 use crate::endpoints::oci::{Code, OciError};
@@ -71,7 +72,7 @@ fn in_order(request: &HeaderMap, name: &RepositoryName, id: Uuid, expected: u64)
 pub(super) async fn patch(
     app: &App,
     parts: &Arc<Parts>,
-    name: &RepositoryName,
+    (name, caller): (&RepositoryName, &Caller),
     id: Uuid,
     request: &HeaderMap,
     body: Body,
@@ -79,7 +80,21 @@ pub(super) async fn patch(
     let offset = end(&find(app, parts, name, id).await?);
     let request = in_order(request, name, id, offset)?;
     let own = own_file(app, name).await?;
-    let received = receive(app, name, (&own, offset), &request, body, &mut Room::new(app, Some(name))).await;
+    let mut room = Room::new(app, Some(name));
+    let mut received = receive(app, (name, caller), (&own, offset), &request, body, &mut room).await;
+    if received.is_ok()
+        && let Err(refused) = app.access.check_again(caller).await
+    {
+        received = Err(refused.into());
+    }
+    let received = match received {
+        Err(refused) if refused.is_refusal() => {
+            let (shared, uploads) = (Arc::clone(parts), app.uploads.clone());
+            app.pool.run(move || uploads.cancel(&own).and_then(|()| shared.remove(id))).await??;
+            return Err(refused);
+        }
+        received => received,
+    };
     // What has arrived counts, also where the body broke off.
     let (shared, file, uploads) = (Arc::clone(parts), Arc::clone(&own), app.uploads.clone());
     let tail = received.as_ref().ok().map(|(writer, tail)| (writer.clone(), tail.clone()));
@@ -102,7 +117,7 @@ pub(super) async fn patch(
 pub(super) async fn put(
     app: &Arc<App>,
     parts: &Arc<Parts>,
-    name: &RepositoryName,
+    (name, caller): (&RepositoryName, &Caller),
     id: Uuid,
     digest: &BlobDigest,
     request: &HeaderMap,
@@ -132,14 +147,16 @@ pub(super) async fn put(
         Ok(()) => {
             let request = if has_parts { without_range(&request) } else { request };
             let repository = app.repositories.get_or_create(name);
-            finish(app, name, repository, Arc::clone(&own), digest, &request, body).await
+            finish(app, (name, caller, repository), Arc::clone(&own), digest, &request, body).await
         }
         Err(error) => Err(error),
     };
     let (shared, uploads, is_finished) = (Arc::clone(parts), app.uploads.clone(), finished.is_ok());
+    let is_given_up = finished.as_ref().is_err_and(OciError::is_refusal);
     let clean = move || {
         if !is_finished {
-            return uploads.cancel(&own);
+            uploads.cancel(&own)?;
+            return if is_given_up { shared.remove(id) } else { Ok(()) };
         }
         // The blob is acknowledged: parts that stay cost room alone.
         if has_parts && let Err(error) = shared.remove(id) {
