@@ -99,8 +99,8 @@ impl StoppedThreads {
 
     /// EPERM: the thread has ended but is still listed, another tracer has it, or we may not.
     fn refused(&mut self, task: u32) -> Result<bool, CaptureError> {
-        let status = fs::read_to_string(format!("/proc/{}/task/{task}/status", self.pid)).unwrap_or_default();
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let status = Status::of(&format!("{}/task/{task}", self.pid));
+        let field = |name: &str| status.field(name);
         let ended = field("State:").is_none_or(|state| state.starts_with(['Z', 'X']));
         if ended {
             self.lost = self.lost.saturating_add(1);
@@ -144,8 +144,8 @@ impl StoppedThreads {
 
     /// Whether the thread sleeps where only the kernel wakes it.
     fn sleeps_in_the_kernel(&self, task: u32) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/task/{task}/status", self.pid)).unwrap_or_default();
-        status.lines().find_map(|line| line.strip_prefix("State:")).is_some_and(|state| state.trim().starts_with('D'))
+        let status = Status::of(&format!("{}/task/{task}", self.pid));
+        status.field("State:").is_some_and(|state| state.starts_with('D'))
     }
 
     fn failed_to_wait(&self, error: io::Error) -> CaptureError {
@@ -161,11 +161,24 @@ impl Drop for StoppedThreads {
     }
 }
 
+/// What the kernel says of a thread (proc(5), `status`); nothing of one that is gone.
+struct Status(String);
+
+impl Status {
+    /// Of the thread in this folder of `/proc`.
+    fn of(thread: &str) -> Self {
+        Self(fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default())
+    }
+
+    /// What stands behind `name`, the colon included.
+    fn field(&self, name: &str) -> Option<&str> {
+        self.0.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+    }
+}
+
 /// The process that a thread belongs to: it is threads that trace.
 fn process_of(thread: u32) -> u32 {
-    let status = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
-    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-    process.unwrap_or(thread)
+    Status::of(&thread.to_string()).field("Tgid:").and_then(|process| process.parse().ok()).unwrap_or(thread)
 }
 
 fn release_one(thread: StoppedThread) -> (u32, Duration) {

@@ -191,7 +191,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         if pc == 0 {
             return self.is_in_chain().then_some((cfa, Err(StopReason::RootFramePointer)));
         }
-        if !self.modules.holds(pc.wrapping_sub(1)) || !self.may_have_called(pc, budget) {
+        if !self.may_return_to(pc, budget) {
             return None;
         }
         // The record may be that of a function further out.
@@ -215,8 +215,13 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     fn may_be_framed(&self, budget: &Budget) -> bool {
         self.recorded().is_some_and(|Recorded { pc, .. }| match pc {
             0 => self.is_in_chain(),
-            _ => self.modules.holds(pc.wrapping_sub(1)) && self.may_have_called(pc, budget),
+            _ => self.may_return_to(pc, budget),
         })
+    }
+
+    /// Whether `pc` lies in a module, behind a call that may have led here.
+    fn may_return_to(&self, pc: u64, budget: &Budget) -> bool {
+        self.modules.holds(pc.wrapping_sub(1)) && self.may_have_called(pc, budget)
     }
 
     /// Whether the frame record is that of the function that `pc` returns to: by its rule it is there, and it was called directly by what the record

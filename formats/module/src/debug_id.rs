@@ -1,5 +1,7 @@
 //! The platform's identity of a module.
 
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
 
@@ -42,6 +44,16 @@ impl BuildId {
     /// The id's bytes in file order.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
+    }
+
+    /// Bytes to which SSQP fills up a build-id with zeros. (Key conventions of dotnet/symstore)
+    pub const SSQP_BYTES: usize = 20;
+
+    /// The hex digits by which servers of SSQP know it: of [`Self::SSQP_BYTES`], or of all where there are more.
+    pub fn ssqp_digits(&self) -> String {
+        let missing = Self::SSQP_BYTES.saturating_sub(self.as_bytes().len());
+        let bytes = self.as_bytes().iter().copied().chain(core::iter::repeat_n(0, missing));
+        bytes.map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
@@ -181,6 +193,7 @@ fn decode_hex(text: &str, out: &mut [u8; MAX_BUILD_ID_BYTES]) -> Result<usize, P
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::borrow::ToOwned;
     use alloc::string::ToString;
 
     #[track_caller]
@@ -215,5 +228,16 @@ mod tests {
     fn the_order_is_that_of_the_text() {
         let ids: alloc::vec::Vec<DebugId> = ["aa", "aa01", "ab"].iter().map(|id| id.parse().unwrap()).collect();
         assert!(ids.is_sorted());
+    }
+
+    #[test]
+    fn ssqp_fills_short_build_ids_up_and_leaves_long_ones() {
+        let digits = |id: &str| match id.parse() {
+            Ok(DebugId::BuildId(id)) => id.ssqp_digits(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(digits("abcdef01"), "abcdef01".to_owned() + &"0".repeat(32));
+        assert_eq!(digits(&"ab".repeat(20)), "ab".repeat(20));
+        assert_eq!(digits(&"ab".repeat(32)), "ab".repeat(32));
     }
 }

@@ -25,5 +25,5 @@ mod serde_forms;
 pub use addr::{Avma, FileOffset, ParseAddressError, Rva, Svma};
 pub use codes::{FrameEdge, MissReason, Proof, Quality, ResolverStep, StopReason, UnwindMethod};
 pub use crc32::crc32;
-pub use debug_id::{DebugId, MAX_BUILD_ID_BYTES, ParseDebugIdError};
+pub use debug_id::{BuildId, DebugId, MAX_BUILD_ID_BYTES, ParseDebugIdError};
 pub use map::{LocatedAddress, MappedModule, ModuleMap};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use symseal_module::DebugId;
+use symseal_module::{BuildId, DebugId};
 
 /// What a file is asked for by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -20,9 +20,6 @@ pub(crate) enum Key {
     Image(Box<str>),
 }
 
-/// Bytes to which SSQP fills up a build-id with zeros.
-const PADDED_BUILD_ID: usize = 20;
-
 /// What the bytes of a key begin with (`docs/formats/ids_index.md`, "Keys").
 const BUILD_ID: u8 = 1;
 const PDB: u8 = 2;
@@ -39,7 +36,7 @@ impl Key {
     /// The keys that may be meant: its own, then build-ids shorter than SSQP writes them, the longest first.
     pub(crate) fn spellings(&self) -> impl Iterator<Item = Self> {
         let padded = match self {
-            Self::Id(DebugId::BuildId(id)) if id.as_bytes().len() == PADDED_BUILD_ID => id.as_bytes().to_vec(),
+            Self::Id(DebugId::BuildId(id)) if id.as_bytes().len() == BuildId::SSQP_BYTES => id.as_bytes().to_vec(),
             _ => Vec::new(),
         };
         let mut rest = padded;

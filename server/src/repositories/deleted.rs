@@ -120,70 +120,19 @@ impl Repository {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
-    use super::super::changes::PutManifest;
-    use super::super::{Reference, Repositories};
+    use super::super::Reference;
+    use super::super::scene::Scene;
     use super::*;
 
-    struct Scene {
-        data: tempfile::TempDir,
-        blobs: BlobDirectory,
-        repository: Arc<Repository>,
-    }
-
     impl Scene {
-        fn new() -> Self {
-            let data = tempfile::tempdir().unwrap();
-            let blobs = BlobDirectory::open(data.path()).unwrap();
-            let repository = Self::load(&data, &blobs);
-            Self { data, blobs, repository }
-        }
-
-        fn load(data: &tempfile::TempDir, blobs: &BlobDirectory) -> Arc<Repository> {
-            Repositories::load(data.path(), blobs, None).unwrap().get_or_create(&"r".parse().unwrap())
-        }
-
         fn start_again(&mut self) {
             self.repository = Self::load(&self.data, &self.blobs);
         }
 
-        fn publish(&self, text: &serde_json::Value, tags: &[&str]) -> BlobDigest {
-            let text = text.to_string();
-            let digest = BlobDigest::of(text.as_bytes());
-            self.blobs.write(text.as_bytes(), &digest).unwrap();
-            let manifest = Manifest::parse(text.as_bytes(), None).unwrap();
-            let tags = tags.iter().map(|tag| tag.parse().unwrap()).collect();
-            self.repository.publish(PutManifest { digest: digest.clone(), manifest, tags }).unwrap();
-            digest
-        }
-
-        fn manifest(&self, layers: &[&str], subject: Option<&BlobDigest>, tags: &[&str]) -> BlobDigest {
-            let descriptor = |text: &&str| {
-                let digest = BlobDigest::of(text.as_bytes());
-                self.blobs.write(text.as_bytes(), &digest).unwrap();
-                self.repository.link_blob(&digest, text.len() as u64).unwrap();
-                serde_json::json!({ "digest": digest.to_string(), "size": text.len() })
-            };
-            let layers: Vec<_> = layers.iter().map(descriptor).collect();
-            let subject = subject.map(|digest| serde_json::json!({ "digest": digest.to_string(), "size": 1 }));
-            self.publish(&serde_json::json!({ "schemaVersion": 2, "layers": layers, "subject": subject }), tags)
-        }
-
-        fn index(&self, children: &[&BlobDigest]) -> BlobDigest {
-            let child = |digest: &&BlobDigest| serde_json::json!({ "digest": digest.to_string(), "size": 1 });
-            let children: Vec<_> = children.iter().map(child).collect();
-            self.publish(&serde_json::json!({ "schemaVersion": 2, "manifests": children }), &["all"])
-        }
-
         fn delete(&self, digest: &BlobDigest) {
             self.repository.remove(&Reference::Digest(digest.clone()), &self.blobs).unwrap();
-        }
-
-        fn hide(&self, digest: &BlobDigest) {
-            let hiding = self.repository.hide(digest, &self.blobs);
-            assert!(hiding.problem.is_none() && !self.repository.is_hiding());
         }
 
         /// A round of the collector that nothing was told of.
@@ -194,11 +143,7 @@ mod tests {
         }
 
         fn seen(&self, digests: &[&BlobDigest]) -> Vec<bool> {
-            let is_seen = |digest: &&BlobDigest| {
-                let by_digest = Reference::Digest((*digest).clone());
-                self.repository.manifest(&by_digest).is_some() || self.repository.has_blob(digest)
-            };
-            digests.iter().map(is_seen).collect()
+            digests.iter().map(|digest| self.has(digest)).collect()
         }
 
         fn is_kept(&self, digest: &BlobDigest) -> bool {
@@ -214,7 +159,7 @@ mod tests {
         let [own, shared, kept, noted] = ["own", "shared", "kept", "noted"].map(|text| BlobDigest::of(text.as_bytes()));
         let (first, second) = (scene.manifest(&["own", "shared"], None, &[]), scene.manifest(&["kept"], None, &["v2"]));
         let third = scene.manifest(&["shared"], None, &["v3"]);
-        let all = scene.index(&[&first, &second]);
+        let all = scene.index(&[&first, &second], &["all"]);
         let note = scene.manifest(&["noted"], Some(&all), &[]);
         scene.delete(&all);
         let digests = [&first, &own, &note, &noted, &second, &kept, &third, &shared];
@@ -248,7 +193,7 @@ mod tests {
     fn a_deleted_manifest_is_forgotten_with_the_last_of_what_it_named_and_when_it_is_pushed_again() {
         let mut scene = Scene::new();
         let first = scene.manifest(&["own"], None, &[]);
-        let all = scene.index(&[&first]);
+        let all = scene.index(&[&first], &["all"]);
         scene.delete(&all);
         scene.collect();
         assert!(scene.is_kept(&all) && scene.is_kept(&first));

@@ -328,53 +328,11 @@ fn hide<G: DerefMut<Target = Content>>(content: impl Fn() -> G, cause: &BlobDige
 
 #[cfg(test)]
 mod tests {
-    use super::super::Repositories;
-    use super::super::changes::PutManifest;
     use super::super::folder::Folder;
+    use super::super::scene::Scene;
     use super::*;
 
-    struct Scene {
-        data: tempfile::TempDir,
-        blobs: BlobDirectory,
-        repository: Arc<Repository>,
-    }
-
     impl Scene {
-        fn new() -> Self {
-            let data = tempfile::tempdir().unwrap();
-            let blobs = BlobDirectory::open(data.path()).unwrap();
-            let repositories = Repositories::load(data.path(), &blobs, None).unwrap();
-            Self { repository: repositories.get_or_create(&"r".parse().unwrap()), blobs, data }
-        }
-
-        fn manifest(&self, layers: &[&str], tags: &[&str]) -> BlobDigest {
-            let layers: Vec<String> = layers
-                .iter()
-                .map(|text| {
-                    let digest = BlobDigest::of(text.as_bytes());
-                    self.blobs.write(text.as_bytes(), &digest).unwrap();
-                    self.repository.link_blob(&digest, text.len() as u64).unwrap();
-                    format!(r#"{{"mediaType":"a/b","digest":"{digest}","size":{}}}"#, text.len())
-                })
-                .collect();
-            self.publish(&format!(r#"{{"schemaVersion":2,"layers":[{}]}}"#, layers.join(",")), tags)
-        }
-
-        fn index(&self, children: &[&BlobDigest], tags: &[&str]) -> BlobDigest {
-            let children: Vec<String> =
-                children.iter().map(|digest| format!(r#"{{"digest":"{digest}","size":1}}"#)).collect();
-            self.publish(&format!(r#"{{"schemaVersion":2,"manifests":[{}]}}"#, children.join(",")), tags)
-        }
-
-        fn publish(&self, text: &str, tags: &[&str]) -> BlobDigest {
-            let digest = BlobDigest::of(text.as_bytes());
-            self.blobs.write(text.as_bytes(), &digest).unwrap();
-            let manifest = Manifest::parse(text.as_bytes(), None).unwrap();
-            let tags = tags.iter().map(|tag| tag.parse().unwrap()).collect();
-            self.repository.publish(PutManifest { digest: digest.clone(), manifest, tags }).unwrap();
-            digest
-        }
-
         fn referrer(&self, subject: &BlobDigest, text: &str) -> (BlobDigest, Manifest) {
             let text = format!(
                 r#"{{"schemaVersion":2,"layers":[],"artifactType":"{text}","subject":{{"digest":"{subject}","size":1}}}}"#
@@ -382,17 +340,6 @@ mod tests {
             let digest = BlobDigest::of(text.as_bytes());
             self.blobs.write(text.as_bytes(), &digest).unwrap();
             (digest, Manifest::parse(text.as_bytes(), None).unwrap())
-        }
-
-        /// How many manifests went, where nothing is in the way.
-        fn hide(&self, digest: &BlobDigest) -> usize {
-            let Hiding { gone, problem } = self.repository.hide(digest, &self.blobs);
-            assert!(problem.is_none() && !self.repository.is_hiding());
-            gone.len()
-        }
-
-        fn has(&self, digest: &BlobDigest) -> bool {
-            self.repository.manifest(&Reference::Digest(digest.clone())).is_some() || self.repository.has_blob(digest)
         }
 
         /// What a start would find.
@@ -407,8 +354,8 @@ mod tests {
     fn what_only_the_hidden_one_named_goes_with_it_comes_back_and_is_buried() {
         let scene = Scene::new();
         let [own, shared, kept] = ["own", "shared", "kept"].map(|text| BlobDigest::of(text.as_bytes()));
-        let first = scene.manifest(&["own", "shared"], &[]);
-        let second = scene.manifest(&["shared", "kept"], &["v2"]);
+        let first = scene.manifest(&["own", "shared"], None, &[]);
+        let second = scene.manifest(&["shared", "kept"], None, &["v2"]);
         let both = scene.index(&[&first, &second], &["all"]);
         let before = scene.repository.held();
         assert_eq!(scene.hide(&both), 2);
@@ -441,7 +388,7 @@ mod tests {
     fn a_blob_is_hidden_from_manifests_that_stay_and_overlaps_are_hidden_still() {
         let scene = Scene::new();
         let own = BlobDigest::of(b"own");
-        let manifest = scene.manifest(&["own"], &["v1"]);
+        let manifest = scene.manifest(&["own"], None, &["v1"]);
         assert_eq!(scene.hide(&own), 0);
         assert!(!scene.has(&own) && scene.has(&manifest));
         scene.hide(&manifest);
@@ -459,8 +406,8 @@ mod tests {
     fn what_cannot_be_read_is_hidden_all_the_same_and_read_the_next_time() {
         let scene = Scene::new();
         let (own, other) = (BlobDigest::of(b"own"), BlobDigest::of(b"other"));
-        let manifest = scene.manifest(&["own"], &["v1"]);
-        scene.manifest(&["other"], &["v2"]);
+        let manifest = scene.manifest(&["own"], None, &["v1"]);
+        scene.manifest(&["other"], None, &["v2"]);
         // No folder any more, so that nothing in it can be told.
         let shard = scene.blobs.path(&manifest).parent().unwrap().to_owned();
         let aside = scene.data.path().join("aside");
@@ -486,7 +433,7 @@ mod tests {
     #[test]
     fn what_refers_to_what_is_taken_down_is_not_learned_from_other_servers() {
         let scene = Scene::new();
-        let subject = scene.manifest(&["own"], &[]);
+        let subject = scene.manifest(&["own"], None, &[]);
         let (seal, sealed) = scene.referrer(&subject, "a/seal");
         let (note, noted) = scene.referrer(&seal, "a/note");
         scene.hide(&subject);
@@ -515,7 +462,8 @@ mod tests {
     #[test]
     fn what_was_uploaded_and_is_named_by_nothing_counts_as_before_when_something_is_shown_again() {
         let scene = Scene::new();
-        let (own, uploaded, down) = (scene.manifest(&["own"], &[]), BlobDigest::of(b"up"), BlobDigest::of(b"down"));
+        let (own, uploaded, down) =
+            (scene.manifest(&["own"], None, &[]), BlobDigest::of(b"up"), BlobDigest::of(b"down"));
         for (digest, text) in [(&uploaded, "up"), (&down, "down")] {
             scene.blobs.write(text.as_bytes(), digest).unwrap();
             scene.repository.link_blob(digest, text.len() as u64).unwrap();

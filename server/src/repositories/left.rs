@@ -79,46 +79,14 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Reference;
     use super::super::changes::{PutManifest, Removal};
-    use super::super::{Reference, Repositories, Repository};
+    use super::super::scene::{Scene, manifest_of as of};
     use super::*;
     use crate::blobs::BlobDirectory;
-    use std::sync::Arc;
     use std::time::{Duration, SystemTime};
 
-    struct Scene {
-        data: tempfile::TempDir,
-        blobs: BlobDirectory,
-        repository: Arc<Repository>,
-    }
-
     impl Scene {
-        fn new() -> Self {
-            let data = tempfile::tempdir().unwrap();
-            let blobs = BlobDirectory::open(data.path()).unwrap();
-            let repository = Self::load(&data, &blobs);
-            Self { repository, blobs, data }
-        }
-
-        fn load(data: &tempfile::TempDir, blobs: &BlobDirectory) -> Arc<Repository> {
-            Repositories::load(data.path(), blobs, None).unwrap().get_or_create(&"r".parse().unwrap())
-        }
-
-        fn upload(&self, text: &str) {
-            let digest = BlobDigest::of(text.as_bytes());
-            self.blobs.write(text.as_bytes(), &digest).unwrap();
-            self.repository.link_blob(&digest, text.len() as u64).unwrap();
-        }
-
-        fn publish(&self, text: &str) -> (BlobDigest, Manifest) {
-            let digest = BlobDigest::of(text.as_bytes());
-            self.blobs.write(text.as_bytes(), &digest).unwrap();
-            let manifest = Manifest::parse(text.as_bytes(), None).unwrap();
-            let put = PutManifest { digest: digest.clone(), manifest: manifest.clone(), tags: Vec::new() };
-            self.repository.publish(put).unwrap();
-            (digest, manifest)
-        }
-
         fn remove(&self, digest: &BlobDigest) {
             let removed = self.repository.remove(&Reference::Digest(digest.clone()), &self.blobs).unwrap();
             assert_eq!(removed, Removal::Removed);
@@ -129,11 +97,8 @@ mod tests {
         }
     }
 
-    fn of(layers: &[&str], subject: Option<&BlobDigest>) -> String {
-        let layer = |text: &&str| serde_json::json!({ "digest": BlobDigest::of(text.as_bytes()).to_string(), "size": text.len() });
-        let layers: Vec<_> = layers.iter().map(layer).collect();
-        let subject = subject.map(|digest| serde_json::json!({ "digest": digest.to_string(), "size": 1 }));
-        serde_json::json!({ "schemaVersion": 2, "layers": layers, "subject": subject }).to_string()
+    fn parsed(text: &str) -> Manifest {
+        Manifest::parse(text.as_bytes(), None).unwrap()
     }
 
     fn index(children: &[&str]) -> String {
@@ -145,14 +110,15 @@ mod tests {
     #[test]
     fn what_an_index_alone_kept_counts_until_the_index_is_deleted_and_again_from_when_it_is_back() {
         let scene = Scene::new();
-        ["own", "shared!", "kept"].iter().for_each(|text| scene.upload(text));
+        ["own", "shared!", "kept"].iter().for_each(|text| drop(scene.upload(text)));
         let (first, second) = (of(&["own", "shared!"], None), of(&["shared!", "kept"], None));
         let both = index(&[&first, &second]);
         let only = index(&[&second]);
-        [&first, &second].iter().for_each(|text| drop(scene.publish(text)));
-        let (all, manifest) = scene.publish(&both);
-        let (seal, _) = scene.publish(&of(&[], Some(&all)));
-        let (kept, _) = scene.publish(&only);
+        [&first, &second].iter().for_each(|text| drop(scene.publish(text, &[])));
+        let all = scene.publish(&both, &[]);
+        let manifest = parsed(&both);
+        let seal = scene.publish(&of(&[], Some(&all)), &[]);
+        let kept = scene.publish(&only, &[]);
         let size = |texts: &[&str]| texts.iter().map(|text| text.len() as u64).sum::<u64>();
         let seal_size = of(&[], Some(&all)).len() as u64;
         let whole = size(&["own", "shared!", "kept", &first, &second, &both, &only]) + seal_size;
@@ -167,18 +133,17 @@ mod tests {
         assert_eq!(Scene::load(&scene.data, &scene.blobs).held().bytes, rest, "so it is after a start");
         // And would cost what it gave.
         assert_eq!(scene.repository.would_add(&all, &manifest).bytes, whole - rest);
-        scene.publish(&both);
+        scene.publish(&both, &[]);
         assert_eq!((scene.bytes(), scene.repository.would_add(&all, &manifest).bytes), (whole, 0));
 
         scene.remove(&kept);
         scene.remove(&all);
         assert_eq!(scene.bytes(), 0);
         // Pushed for its own sake: it alone comes back.
-        let (first_digest, first_manifest) =
-            (BlobDigest::of(first.as_bytes()), Manifest::parse(first.as_bytes(), None).unwrap());
+        let (first_digest, first_manifest) = (BlobDigest::of(first.as_bytes()), parsed(&first));
         let own = size(&["own", "shared!", &first]);
         assert_eq!(scene.repository.would_add(&first_digest, &first_manifest).bytes, own);
-        scene.publish(&first);
+        scene.publish(&first, &[]);
         assert_eq!(scene.bytes(), own);
         // The collector takes what counts no more, and nothing changes for that.
         let later = SystemTime::now() + Duration::from_secs(60);
@@ -192,19 +157,19 @@ mod tests {
     #[test]
     fn other_servers_count_the_same() {
         let scene = Scene::new();
-        ["own", "more"].iter().for_each(|text| scene.upload(text));
+        ["own", "more"].iter().for_each(|text| drop(scene.upload(text)));
         let child = of(&["own"], None);
-        let (child_digest, _) = scene.publish(&child);
+        let child_digest = scene.publish(&child, &[]);
         let all = index(&[&child]);
-        let (digest, _) = scene.publish(&all);
-        scene.publish(&of(&["more"], None));
+        let digest = scene.publish(&all, &[]);
+        scene.publish(&of(&["more"], None), &[]);
         let other = Scene { repository: Scene::load(&scene.data, &scene.blobs), ..Scene::new() };
         let other = Scene { blobs: BlobDirectory::open(scene.data.path()).unwrap(), ..other };
         assert_eq!(other.bytes(), scene.bytes());
         scene.remove(&digest);
         other.repository.learn_deletion(&digest, &other.blobs).unwrap();
         assert_eq!(other.bytes(), scene.bytes());
-        scene.publish(&child);
+        scene.publish(&child, &[]);
         other.repository.learn_adoption(&child_digest);
         assert_eq!(other.bytes(), scene.bytes());
         assert_eq!(scene.bytes(), (of(&["more"], None).len() + "ownmore".len() + child.len()) as u64);
@@ -215,8 +180,8 @@ mod tests {
         let scene = Scene::new();
         scene.upload("own");
         let child = of(&["own"], None);
-        let (digest, manifest) = scene.publish(&child);
-        let (all, _) = scene.publish(&index(&[&child]));
+        let (digest, manifest) = (scene.publish(&child, &[]), parsed(&child));
+        let all = scene.publish(&index(&[&child]), &[]);
         scene.remove(&all);
         assert_eq!(scene.bytes(), 0);
         let put = PutManifest { digest, manifest, tags: vec!["v1".parse().unwrap()] };

@@ -17,6 +17,8 @@ mod name;
 mod prefix;
 mod registry;
 mod repository;
+#[cfg(test)]
+mod scene;
 
 pub(crate) use changes::{PutManifest, Removal};
 pub(crate) use collected::Ceased;

@@ -17,9 +17,6 @@ use crate::unbundled::Unbundled;
 /// Such files on their way at once, whoever asked for them.
 pub(super) const AT_ONCE: usize = 16;
 
-/// Bytes to which SSQP fills up a build-id with zeros.
-const PADDED_BUILD_ID: usize = 20;
-
 /// What is known of a module beside its id in Breakpad's form, and of who asks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sought<'a> {
@@ -105,9 +102,7 @@ impl Sought<'_> {
         let is_pdb = self.name.is_some_and(|name| name.to_lowercase().ends_with(".pdb"));
         let (path, id) = match self.id {
             Some(id @ DebugId::BuildId(bytes)) => {
-                let bytes = bytes.as_bytes();
-                let padding = PADDED_BUILD_ID.checked_sub(bytes.len())?;
-                (format!("_.debug/elf-buildid-sym-{id}{}/_.debug", "00".repeat(padding)), id.clone())
+                (format!("_.debug/elf-buildid-sym-{}/_.debug", bytes.ssqp_digits()), id.clone())
             }
             Some(id @ DebugId::MachoUuid(uuid)) => {
                 (format!("_.dwarf/mach-uuid-sym-{:032x}/_.dwarf", u128::from_be_bytes(*uuid)), id.clone())

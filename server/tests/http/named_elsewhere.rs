@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::foreign::{code_id, guid_and_age, text, windows_library};
+use crate::support::foreign::{SOURCE, code_id, guid_and_age, text, windows_library};
 use crate::support::programs::{Fixture, has, publish, run};
 use crate::support::upstreams::asking;
 use crate::support::{Running, http};
@@ -13,18 +13,6 @@ use axum::http::Uri;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use symseal_server::{AccessConfig, Config, Origins};
-
-const SOURCE: &str = "\
-static inline __attribute__((always_inline)) int add(int a, int b) {
-    return a * 3 + b;
-}
-__attribute__((noinline)) int twice(int x) {
-    return add(x, 7) ^ x;
-}
-int start(int x) {
-    return twice(x + 1) + 2;
-}
-";
 
 const ID: &str = "0123456701234567012345670123456701234567";
 

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::foreign::{code_id, guid_and_age, macos_library, text, uuid, value, windows_library};
+use crate::support::foreign::{SOURCE, code_id, guid_and_age, macos_library, text, uuid, value, windows_library};
 use crate::support::programs::{Fixture, has, output, publish, run};
 use reqwest::header::{
     ACCEPT_ENCODING, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW,
@@ -11,18 +11,6 @@ use reqwest::header::{
 };
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-
-const SOURCE: &str = "\
-static inline __attribute__((always_inline)) int add(int a, int b) {
-    return a * 3 + b;
-}
-__attribute__((noinline)) int twice(int x) {
-    return add(x, 7) ^ x;
-}
-int start(int x) {
-    return twice(x + 1) + 2;
-}
-";
 
 /// A DLL and its PDB, published; `None` without the tools that make and read them.
 async fn published_library(fixture: &Fixture) -> Option<(PathBuf, PathBuf)> {

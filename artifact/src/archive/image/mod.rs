@@ -23,7 +23,7 @@ use super::kind::{ArchiveKind, archive_kind};
 use super::limits::Account;
 use super::member::{Inside, Place, joined, normalised, reported};
 use super::report::{ImageReport, PassedOverReason};
-use super::tar::{Entry, Item, TarStream, beside};
+use super::tar::{self, Entry, Item, TarStream, beside};
 use super::walk::Walk;
 use blobs::{Blobs, Hashed, NoLayer, Unfailing, Wanted, drain};
 use manifest::{Image, Images};
@@ -174,16 +174,9 @@ fn folders(account: &Account<'_>, label: &str, input: &mut dyn ReadSeek) -> Resu
 fn visit_beside(walk: &mut Walk<'_>, inside: &Inside, entry: Entry, stream: &mut TarStream<'_>) -> Result<(), Halt> {
     let size = matches!(entry.item, Item::File).then_some(entry.size);
     let place = walk.begin(inside, entry.path, size)?;
-    let report = &mut walk.report;
     match entry.item {
         Item::File => walk.member(&place, stream)?,
-        Item::HardLink { target } => report.hard_link(place.label(), inside.place(target, None).label()),
-        Item::SymbolicLink { target } => {
-            let target = beside(&place.raw_path, &target);
-            report.symbolic_link(place.label(), inside.place(target, None).label());
-        }
-        Item::Folder => report.folders = report.folders.saturating_add(1),
-        Item::Special => report.special_files = report.special_files.saturating_add(1),
+        other => tar::count(&mut walk.report, inside, &place, other),
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use std::io::Read;
 
 use super::error::Halt;
 use super::image::{self, Signs};
-use super::member::{Inside, is_apple_double};
-use super::report::PassedOverReason;
+use super::member::{Inside, Place, is_apple_double};
+use super::report::{ArchiveReport, PassedOverReason};
 use super::walk::Walk;
 pub(super) use stream::{Entry, Item, TarStream};
 
@@ -33,7 +33,6 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
         let mut place = walk.begin(inside, entry.path, size)?;
         // What is stored is not what is read.
         place.reach = place.reach.filter(|_| !stream.has_holes());
-        let report = &mut walk.report;
         match entry.item {
             Item::File if image::is_whiteout(&place.raw_path) && !is_apple_double(&place.raw_path) => {
                 walk.pass_over(place.label(), PassedOverReason::Unsupported(WHITEOUT.to_owned()));
@@ -42,19 +41,27 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
                 signs.see(&place.raw_path);
                 walk.member(&place, &mut stream)?;
             }
-            Item::HardLink { target } => report.hard_link(place.label(), inside.place(target, None).label()),
-            Item::SymbolicLink { target } => {
-                let target = beside(&place.raw_path, &target);
-                report.symbolic_link(place.label(), inside.place(target, None).label());
-            }
-            Item::Folder => report.folders = report.folders.saturating_add(1),
-            Item::Special => report.special_files = report.special_files.saturating_add(1),
+            other => count(&mut walk.report, inside, &place, other),
         }
     }
     if signs.are_images(before != archives(walk)) {
         walk.pass_over(inside.label.clone(), PassedOverReason::Unsupported(IMAGES.to_owned()));
     }
     Ok(())
+}
+
+/// Counts a member that has no bytes of its own.
+pub(super) fn count(report: &mut ArchiveReport, inside: &Inside, place: &Place, item: Item) {
+    match item {
+        Item::File => {}
+        Item::HardLink { target } => report.hard_link(place.label(), inside.place(target, None).label()),
+        Item::SymbolicLink { target } => {
+            let target = beside(&place.raw_path, &target);
+            report.symbolic_link(place.label(), inside.place(target, None).label());
+        }
+        Item::Folder => report.folders = report.folders.saturating_add(1),
+        Item::Special => report.special_files = report.special_files.saturating_add(1),
+    }
 }
 
 /// The path that a symbolic link leads to, from the archive's root.

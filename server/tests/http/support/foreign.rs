@@ -5,6 +5,19 @@ use std::path::{Path, PathBuf};
 
 use super::programs::{has, output, run};
 
+/// A function that has another one inlined, and one that calls it.
+pub(crate) const SOURCE: &str = "\
+static inline __attribute__((always_inline)) int add(int a, int b) {
+    return a * 3 + b;
+}
+__attribute__((noinline)) int twice(int x) {
+    return add(x, 7) ^ x;
+}
+int start(int x) {
+    return twice(x + 1) + 2;
+}
+";
+
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }

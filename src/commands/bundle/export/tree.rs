@@ -19,8 +19,6 @@ const BUILD_ID: &str = ".build-id/";
 const PROGRAM_DATABASE: &str = ".symbols.pdb.";
 /// The kind of an id that no linker wrote.
 const TEXT_HASH: &str = "text-hash";
-/// Bytes to which SSQP fills up a build-id with zeros (key conventions of dotnet/symstore).
-const PADDED_BUILD_ID: usize = 20;
 
 /// A kind of tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,8 +215,7 @@ fn symbol_store(id: &DebugId, module: &ModuleEntry, places: &mut Vec<Place>) {
     };
     match id {
         DebugId::BuildId(bytes) => {
-            let mut hex = id.to_string();
-            hex.extend(std::iter::repeat_n("00", PADDED_BUILD_ID.saturating_sub(bytes.as_bytes().len())));
+            let hex = bytes.ssqp_digits();
             if let Some(file) = executable(module) {
                 keyed(format!("{name}/elf-buildid-{hex}/{name}"), file);
             }
