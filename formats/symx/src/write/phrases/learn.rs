@@ -6,7 +6,7 @@ use crate::phrases::{MAX_PHRASE, MAX_PHRASES};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use hashbrown::HashSet;
+use hashbrown::{HashSet, HashTable};
 
 /// How many pairs become phrases in the first round.
 const FIRST_PAIRS: usize = 64;
@@ -67,8 +67,8 @@ struct Neighbours {
     text: Vec<Place>,
     /// By number; the first one is no pair.
     known: Vec<Pair>,
-    /// A pair and its number, at the first free place from where its product with a constant leads; [`NO_PAIR`] elsewhere. A power of two of them.
-    slots: Vec<(u32, u32)>,
+    /// Pairs and their numbers.
+    numbers: HashTable<(u32, u32)>,
 }
 
 #[derive(Clone, Copy)]
@@ -90,6 +90,11 @@ const UNKNOWN: u32 = u32::MAX;
 /// Two ends of names.
 const NO_PAIR: u32 = u32::MAX;
 
+/// Multiples of the golden ratio are spread evenly by their upper bits; a table looks at both ends of a hash.
+fn spread(pair: u32) -> u64 {
+    u64::from(pair).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32)
+}
+
 impl Neighbours {
     fn new(sample: &[&[u8]], number: impl Fn(&u8) -> u16) -> Self {
         let mut text = Vec::with_capacity(sample.iter().map(|name| name.len() + 1).sum());
@@ -99,7 +104,7 @@ impl Neighbours {
             text.push(place(END));
         }
         let none = Pair { pair: NO_PAIR, count: 0, joined: 0 };
-        Self { text, known: vec![none], slots: vec![(NO_PAIR, 0); 1 << 12] }
+        Self { text, known: vec![none], numbers: HashTable::new() }
     }
 
     /// Counts all pairs.
@@ -124,46 +129,12 @@ impl Neighbours {
     /// The number of a pair, given on first sight.
     #[inline(always)]
     fn number(&mut self, pair: u32) -> u32 {
-        let mut at = self.first_slot(pair);
-        while let Some((other, number)) = self.slots.get(at).copied()
-            && other != NO_PAIR
-        {
-            if other == pair {
-                return number;
-            }
-            at = (at + 1) & (self.slots.len() - 1);
+        if let Some((_, number)) = self.numbers.find(spread(pair), |(other, _)| *other == pair) {
+            return *number;
         }
-        self.insert(pair, at)
-    }
-
-    #[inline(always)]
-    fn first_slot(&self, pair: u32) -> usize {
-        // Multiples of the golden ratio are spread evenly by their upper bits.
-        let spread = u64::from(pair).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (spread >> 32) as usize & (self.slots.len() - 1)
-    }
-
-    /// A new pair, which the free slot `at` leads to.
-    fn insert(&mut self, pair: u32, at: usize) -> u32 {
         let number = self.known.len() as u32;
         self.known.push(Pair { pair, count: 0, joined: 0 });
-        if let Some(slot) = self.slots.get_mut(at) {
-            *slot = (pair, number);
-        }
-        if self.known.len() * 2 > self.slots.len() {
-            let room = self.slots.len() * 2;
-            self.slots.clear();
-            self.slots.resize(room, (NO_PAIR, 0));
-            for (number, Pair { pair, .. }) in (0..).zip(&self.known).skip(1) {
-                let mut at = self.first_slot(*pair);
-                while self.slots.get(at).is_some_and(|(other, _)| *other != NO_PAIR) {
-                    at = (at + 1) & (room - 1);
-                }
-                if let Some(slot) = self.slots.get_mut(at) {
-                    *slot = (*pair, number);
-                }
-            }
-        }
+        self.numbers.insert_unique(spread(pair), (pair, number), |(pair, _)| spread(*pair));
         number
     }
 
