@@ -40,8 +40,7 @@ use run::Run;
 use score::Score;
 use stopped::Stopped;
 
-/// More instructions than a small program runs, also if the kernel's clock moves on while one reads it step by step, which begins anew each
-/// time; a bound for one that went astray.
+/// More instructions than a small program runs; a bound for one that went astray.
 const STEPS: usize = 250_000;
 
 fn check(platform: &Platform) {
