@@ -12,6 +12,7 @@ mod explain;
 mod export;
 #[path = "../registry/tests/front/mod.rs"]
 mod front;
+mod killed_build;
 mod live;
 mod log_server;
 mod memory;
