@@ -27,15 +27,17 @@ pub struct Scrubbed {
     pub bytes: u64,
     /// What was moved aside.
     pub damaged: Vec<Damaged>,
+    /// Digests of what the object store had lost, and got back from the cache.
+    pub restored: Vec<String>,
     /// What repositories offer and nobody has.
     pub missing: Vec<Missing>,
 }
 
 impl Scrubbed {
-    /// Whether every blob is what its name says, and is there.
+    /// Whether every blob is what its name says, and was there.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.damaged.is_empty() && self.missing.is_empty()
+        self.damaged.is_empty() && self.restored.is_empty() && self.missing.is_empty()
     }
 }
 
@@ -75,12 +77,22 @@ pub fn scrub(data: &Path, blobs: Option<&BlobsConfig>) -> Result<Scrubbed, Serve
             let objects = serve::objects_of(config)?;
             let away =
                 |error: io::Error| ServerError::Objects { place: config.url.to_string(), problem: error.to_string() };
-            let present = objects_of(&objects, &mut scrubbed).map_err(away)?;
+            let present = objects_of(&objects, &directory, &mut scrubbed).map_err(away)?;
             let keys = objects.list("repositories").map_err(away)?;
             let facts = keys.iter().filter_map(|(key, _)| FactKey::parse(key)).collect();
+            let mut restored = Vec::new();
             // What was pushed since the blobs were listed is looked for by itself.
-            missing(facts, |digest| Ok(present.contains(digest) || objects.size(&blob_key(digest))?.is_some()))
-                .map_err(away)?
+            let has = |digest: &BlobDigest| {
+                if present.contains(digest) || objects.size(&blob_key(digest))?.is_some() {
+                    return Ok(true);
+                }
+                let is_restored = restore(&objects, &directory, digest)?;
+                restored.extend(is_restored.then(|| digest.to_string()));
+                Ok(is_restored)
+            };
+            let missing = missing(facts, has).map_err(away)?;
+            scrubbed.restored.extend(restored);
+            missing
         }
         None => {
             let facts = fact_files(data).map_err(failed)?;
@@ -126,7 +138,11 @@ fn aside(data: &Path, digest: &BlobDigest) -> io::Result<PathBuf> {
 }
 
 /// The blobs that are sound.
-fn objects_of(objects: &Arc<Objects>, scrubbed: &mut Scrubbed) -> io::Result<BTreeSet<BlobDigest>> {
+fn objects_of(
+    objects: &Arc<Objects>,
+    cache: &BlobDirectory,
+    scrubbed: &mut Scrubbed,
+) -> io::Result<BTreeSet<BlobDigest>> {
     let mut present = BTreeSet::new();
     for (key, _) in objects.list("blobs")? {
         let Some(digest) = blob_of_key(&key) else { continue };
@@ -149,8 +165,26 @@ fn objects_of(objects: &Arc<Objects>, scrubbed: &mut Scrubbed) -> io::Result<BTr
         let to = format!("{DAMAGED}/{}-{}", digest.algorithm().name(), digest.hex());
         objects.rename(&key, &to)?;
         scrubbed.damaged.push(damaged(&digest, &found, size, format!("{}/{to}", objects.url())));
+        if restore(objects, cache, &digest)? {
+            scrubbed.restored.push(digest.to_string());
+            present.insert(digest);
+        }
     }
     Ok(present)
+}
+
+/// Puts a blob into the object store again out of the cache, where that has it whole; whether it did.
+fn restore(objects: &Objects, cache: &BlobDirectory, digest: &BlobDigest) -> io::Result<bool> {
+    match cache.is_sound(digest) {
+        Ok(false) => return Ok(false),
+        // Never cached here, or evicted meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        sound => sound?,
+    };
+    match objects.put_file(&blob_key(digest), &cache.path(digest)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        put => put.map(|()| true),
+    }
 }
 
 fn damaged(digest: &BlobDigest, found: &BlobDigest, size: u64, moved_to: String) -> Damaged {
@@ -159,7 +193,7 @@ fn damaged(digest: &BlobDigest, found: &BlobDigest, size: u64, moved_to: String)
 
 fn missing(
     facts: Vec<(crate::repositories::RepositoryName, FactKey)>,
-    has: impl Fn(&BlobDigest) -> io::Result<bool>,
+    mut has: impl FnMut(&BlobDigest) -> io::Result<bool>,
 ) -> io::Result<Vec<Missing>> {
     let mut missing = Vec::new();
     for (repository, fact) in facts {

@@ -4,6 +4,9 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+/// Requests of an object store that are under way at once for one who waits for all of them.
+pub(crate) const REQUESTS_AT_ONCE: usize = 32;
+
 /// Does the work for each of the items, on as many threads as there are processors; what came of it is in the order of the items. Blocks.
 ///
 /// # Errors
@@ -12,7 +15,26 @@ pub(crate) fn side_by_side<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> io::Result<R> + Sync,
 ) -> io::Result<Vec<R>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
+    on_threads(thread::available_parallelism().map_or(1, usize::from), items, work)
+}
+
+/// [`side_by_side`] for work that mostly waits for an object store.
+///
+/// # Errors
+/// As above.
+pub(crate) fn waiting_side_by_side<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> io::Result<R> + Sync,
+) -> io::Result<Vec<R>> {
+    on_threads(REQUESTS_AT_ONCE, items, work)
+}
+
+fn on_threads<T: Sync, R: Send>(
+    threads: usize,
+    items: &[T],
+    work: impl Fn(&T) -> io::Result<R> + Sync,
+) -> io::Result<Vec<R>> {
+    let threads = threads.min(items.len());
     let next = AtomicUsize::new(0);
     let take = || {
         let mut done = Vec::new();

@@ -56,8 +56,8 @@ pub struct RebuildArgs {
   symseal store scrub --data ./data
   symseal store scrub --config /etc/symseal/server.toml --json
 
-Beside running servers, too. Damaged bytes go to damaged/ in the data directory or the bucket, and the blob is gone until somebody pushes it again; what
-repositories offer and nobody has is named. Exit status 1 when something was found.")]
+Beside running servers, too. Damaged bytes go to damaged/ in the data directory or the bucket, and the blob is gone until somebody pushes it again; a bucket
+gets back what the data directory has cached whole. What repositories offer and nobody has is named. Exit status 1 when something was found.")]
 pub struct ScrubArgs {
     #[command(flatten)]
     place: Place,
@@ -214,10 +214,17 @@ fn scrub(args: &ScrubArgs) -> Result<Answer> {
         let missing: Vec<_> =
             scrubbed.missing.iter().map(|it| json!({ "repository": it.repository, "digest": it.digest })).collect();
         let (blobs, bytes) = (scrubbed.blobs, scrubbed.bytes);
-        outln!("{}", json!({ "blobs": blobs, "bytes": bytes, "damaged": damaged, "missing": missing }));
+        let restored = &scrubbed.restored;
+        outln!(
+            "{}",
+            json!({ "blobs": blobs, "bytes": bytes, "damaged": damaged, "restored": restored, "missing": missing })
+        );
     } else {
         for it in &scrubbed.damaged {
             outln!("damaged {}: {} bytes with the digest {}, moved to {}", it.digest, it.size, it.found, it.moved_to);
+        }
+        for digest in &scrubbed.restored {
+            outln!("restored {digest}: the object store has it again, out of the cache in the data directory");
         }
         for it in &scrubbed.missing {
             outln!("missing {}: {} offers it: push it again", it.digest, it.repository);

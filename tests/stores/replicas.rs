@@ -503,3 +503,65 @@ fn a_server_that_fell_behind_reads_everything_again() {
     publish(scene.root.path(), &one, "team/app", 3);
     assert_eq!(get(&two, &format!("/buildid/{}/debuginfo", id(3))).status, 200);
 }
+
+#[test]
+fn what_the_bucket_lost_is_there_again_once_it_is_pushed_though_servers_have_it_cached() {
+    let Some(mut scene) = Scene::new() else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    publish(scene.root.path(), &one, "app", 1);
+    let path = format!("/buildid/{}/debuginfo", id(1));
+    let file = get(&one, &path);
+    assert_eq!((file.status, get(&two, &path).status), (200, 200));
+    let digest = sha256(&file.body);
+    let object = scene.objects.blob(&digest);
+    let whole = std::fs::read(&object).unwrap();
+    let damage = || {
+        let mut damaged = whole.clone();
+        damaged[1000] ^= 1;
+        std::fs::write(&object, damaged).unwrap();
+    };
+    damage();
+    let scrubbed = scene.store(&["scrub", "--json"]);
+    let found = scrubbed.json();
+    assert_eq!(scrubbed.status, 1, "{}", scrubbed.stderr);
+    assert_eq!((&found["missing"][0]["digest"], &found["restored"]), (&digest.as_str().into(), &serde_json::json!([])));
+    assert!(!object.exists());
+    // Both servers have it cached, so that the client need not send it: but the bucket must have it.
+    publish(scene.root.path(), &one, "app", 1);
+    assert_eq!(std::fs::read(&object).unwrap(), whole);
+    std::fs::remove_file(&object).unwrap();
+    publish(scene.root.path(), &two, "other", 1);
+    assert_eq!(std::fs::read(&object).unwrap(), whole);
+    std::fs::remove_file(&object).unwrap();
+    let mount = format!("/v2/third/blobs/uploads/?mount={digest}&from=app");
+    assert_eq!(ask(&one, &mount, &["--request", "POST"]).status, 201);
+    assert_eq!(std::fs::read(&object).unwrap(), whole);
+    // A cached file that is damaged vouches for nothing.
+    std::fs::remove_file(&object).unwrap();
+    let hex = digest.strip_prefix("sha256:").unwrap();
+    let cached = |which: u8| scene.root.path().join(format!("data-{which}/blobs/sha256/{}/{hex}", &hex[..2]));
+    let mut damaged = whole.clone();
+    damaged[1000] ^= 1;
+    std::fs::write(cached(1), damaged).unwrap();
+    let head = |address: &str| ask(address, &format!("/v2/app/blobs/{digest}"), &["--head"]).status;
+    assert_eq!(head(&two), 404);
+    publish(scene.root.path(), &two, "app", 1);
+    assert_eq!(std::fs::read(&object).unwrap(), whole);
+    assert_eq!((head(&two), get(&two, &path).body == file.body), (200, true));
+    // A scrub with the data directory of a server gives the bucket what is cached there.
+    damage();
+    let mut scrub = command("symseal");
+    scrub.args(["store", "scrub", "--json", "--blobs", &scene.objects.url(), "--data"]);
+    scrub.arg(scene.root.path().join("data-0")).envs(scene.objects.environment());
+    let scrubbed = Ran::from(scrub.output().unwrap());
+    let found = scrubbed.json();
+    let digest = serde_json::json!(digest);
+    assert_eq!((&found["damaged"][0]["digest"], &found["restored"][0]), (&digest, &digest), "{}", scrubbed.stderr);
+    assert_eq!((&found["missing"], scrubbed.status), (&serde_json::json!([]), 1));
+    assert_eq!(std::fs::read(&object).unwrap(), whole);
+    // So that a server that has nothing cached serves it.
+    scene.kill(0);
+    scene.forget(0);
+    scene.start(0);
+    assert_eq!(get(&one, &path).body, file.body);
+}

@@ -15,9 +15,9 @@ use memmap2::Mmap;
 use super::mapped::MappedBlobs;
 use super::pins::{Pin, Pins};
 use super::remote::Remote;
-use super::{Algorithm, BlobDigest};
+use super::{Algorithm, BlobDigest, hash_file};
 use crate::objects::Objects;
-use crate::side_by_side::side_by_side;
+use crate::side_by_side::{side_by_side, waiting_side_by_side};
 
 /// The blobs of a data directory. Every method blocks: call it in the pool.
 #[derive(Debug)]
@@ -305,6 +305,52 @@ impl BlobDirectory {
         }
     }
 
+    /// Bytes of a blob where it is kept for good; `None` when it is not there. What the object store has lost, or has with another length, is put
+    /// there again where the cache has the bytes, so that whoever is told of the blob may rely on it. Blocks.
+    ///
+    /// # Errors
+    /// The object store does not answer, or the file cannot be read.
+    pub(crate) fn stored_size(&self, digest: &BlobDigest) -> io::Result<Option<u64>> {
+        let Some(remote) = &self.remote else { return self.size(digest) };
+        let there = remote.size(digest)?;
+        let _pin = self.pin(digest);
+        let here = match fs::metadata(self.path(digest)) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(there),
+            Err(error) => return Err(error),
+        };
+        if there == Some(here) {
+            return Ok(there);
+        }
+        if !self.is_sound(digest)? {
+            tracing::error!(%digest, "a cached file is not what its name says: it is removed");
+            fs::remove_file(self.path(digest))?;
+            self.maps.forget(digest);
+            remote.forget(digest);
+            return Ok(there);
+        }
+        remote.keep_as(self, digest, false)?;
+        tracing::warn!(%digest, "the object store had lost a blob that is cached here: it is put there again");
+        Ok(Some(here))
+    }
+
+    /// Whether the bytes in a blob's file have its digest.
+    pub(crate) fn is_sound(&self, digest: &BlobDigest) -> io::Result<bool> {
+        let (hasher, _) = hash_file(&mut File::open(self.path(digest))?, digest.algorithm())?;
+        Ok(hasher.finish() == *digest)
+    }
+
+    /// [`Self::stored_size`] of many, of which an object store is asked side by side; in their order. Blocks.
+    ///
+    /// # Errors
+    /// As above.
+    pub(crate) fn stored_sizes(&self, digests: &[&BlobDigest]) -> io::Result<Vec<Option<u64>>> {
+        if self.remote.is_none() {
+            return digests.iter().map(|digest| self.size(digest)).collect();
+        }
+        waiting_side_by_side(digests, |digest| self.stored_size(digest))
+    }
+
     /// Opens and maps none of these any more, and others again.
     pub(crate) fn take_down(&self, digests: &[BlobDigest]) {
         *self.taken_down.write().unwrap_or_else(PoisonError::into_inner) = digests.iter().cloned().collect();
@@ -346,8 +392,16 @@ impl BlobDirectory {
     pub(crate) fn adopt(&self, file: &Path, digest: &BlobDigest) -> io::Result<()> {
         // Pinned until the object store has it, as a cached file may be evicted.
         let _pin = self.pin(digest);
-        self.place(file, digest)?;
-        self.remote.as_ref().map_or(Ok(()), |remote| remote.keep(self, digest))
+        let Some(remote) = &self.remote else { return self.place(file, digest) };
+        let size = fs::metadata(file)?.len();
+        let is_there = remote.size(digest)? == Some(size);
+        if is_there {
+            self.place(file, digest)?;
+        } else {
+            // The bytes that were just hashed, and not those of a file that has lain here since.
+            self.place_anew(file, digest)?;
+        }
+        remote.keep_as(self, digest, is_there)
     }
 
     /// Puts a blob that is cached into the object store again, unless it is there.
@@ -383,9 +437,15 @@ impl BlobDirectory {
             // Same digest, same bytes: the first copy stays, so that open maps of it stay valid.
             return fs::remove_file(file);
         }
+        self.place_anew(file, digest)
+    }
+
+    /// Puts a file in the place of what may be there; what is open goes on being read.
+    fn place_anew(&self, file: &Path, digest: &BlobDigest) -> io::Result<()> {
         let folder = self.root.join(digest.algorithm().name()).join(digest.shard());
         create_folder(&folder)?;
-        fs::rename(file, &path)?;
+        fs::rename(file, self.path(digest))?;
+        self.maps.forget(digest);
         sync_directory(&folder)
     }
 

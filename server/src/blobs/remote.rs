@@ -101,11 +101,18 @@ impl Remote {
 
     /// Puts a file of the directory into the object store, unless it is there.
     pub(super) fn keep(&self, directory: &BlobDirectory, digest: &BlobDigest) -> io::Result<()> {
-        let (path, key) = (directory.path(digest), blob_key(digest));
+        let size = std::fs::metadata(directory.path(digest))?.len();
+        let is_there = self.size(digest)? == Some(size);
+        self.keep_as(directory, digest, is_there)
+    }
+
+    /// [`Self::keep`] for one who knows whether the object store has it.
+    pub(super) fn keep_as(&self, directory: &BlobDirectory, digest: &BlobDigest, is_there: bool) -> io::Result<()> {
+        let path = directory.path(digest);
         let size = std::fs::metadata(&path)?.len();
         // Of a known one another part of the system may rely on the bytes: they are not written again.
-        if self.objects.size(&key)? != Some(size) {
-            self.objects.put_file(&key, &path)?;
+        if !is_there {
+            self.objects.put_file(&blob_key(digest), &path)?;
         }
         self.cached().insert(digest, size);
         self.make_room(directory);

@@ -1,6 +1,6 @@
 //! A bundle is whole and says the truth about its files before any of it is visible.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 
 use symseal_artifact::{IdKind, ReleaseFile};
@@ -86,14 +86,19 @@ pub(crate) fn check_bundle(
 ) -> Result<CheckedBundle, RefusedBundle> {
     let (index, index_json) = read_index(bytes, blobs)?;
     let layers = layers(bytes, blobs)?;
-    for file in index.files() {
+    let digests: Vec<BlobDigest> = index.files().map(|file| BlobDigest::from(file.sha256)).collect();
+    let linked: Vec<&BlobDigest> = digests.iter().filter(|digest| repository.has_blob(digest)).collect();
+    // Its manifests may have come before, when all of them were there.
+    let sizes = blobs.stored_sizes(&linked)?;
+    let sizes: BTreeMap<&BlobDigest, u64> =
+        linked.into_iter().zip(sizes).filter_map(|(digest, size)| Some((digest, size?))).collect();
+    for (file, wanted) in index.files().zip(&digests) {
         // What no manifest names the collector would take.
         if !layers.contains(&file.sha256) {
             let problem = format!("expected a layer {} in one of its manifests for {}", file.sha256, file.path);
             return Err(RefusedBundle::Form { what: "image index", problem });
         }
-        let wanted = BlobDigest::from(file.sha256);
-        let found = if repository.has_blob(&wanted) { blobs.size(&wanted)? } else { None };
+        let found = sizes.get(wanted).copied();
         if found != Some(file.size) {
             let found = found.map_or_else(|| "nothing".to_owned(), |bytes| format!("{bytes} bytes"));
             let (path, digest, expected) = (file.path.clone(), file.sha256, file.size);

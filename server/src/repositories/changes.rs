@@ -101,7 +101,7 @@ impl Repository {
         Ok(idle.len())
     }
 
-    /// The first child of a manifest that is not here, or not of the size that the manifest says. Blocks.
+    /// The first child of a manifest that is not kept for good, or not of the size that the manifest says. Blocks.
     pub(crate) fn missing_child(&self, manifest: &Manifest, blobs: &BlobDirectory) -> io::Result<Option<MissingChild>> {
         // The sizes may be an object store's to say: nobody else waits for it.
         let children: Vec<_> = {
@@ -112,8 +112,10 @@ impl Repository {
             });
             linked_blobs.chain(linked_manifests).collect()
         };
+        let linked: Vec<_> = children.iter().filter(|(_, linked)| *linked).map(|(child, _)| &child.digest).collect();
+        let mut sizes = blobs.stored_sizes(&linked)?.into_iter();
         for (child, linked) in children {
-            let found = if linked { blobs.size(&child.digest)? } else { None };
+            let found = if linked { sizes.next().flatten() } else { None };
             if found != Some(child.size) {
                 return Ok(Some(MissingChild { digest: child.digest.clone(), expected: child.size, found }));
             }

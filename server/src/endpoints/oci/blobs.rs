@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::{Code, DOCKER_CONTENT_DIGEST, OciError};
+use super::{Code, DOCKER_CONTENT_DIGEST, OciError, is_kept};
 use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, Source, file_response};
@@ -34,6 +34,9 @@ pub(crate) async fn get(
         (header::CACHE_CONTROL, HeaderValue::from_static(super::super::IMMUTABLE)),
     ];
     headers.extend(HeaderValue::try_from(digest.to_string()).ok().map(|value| (DOCKER_CONTENT_DIGEST, value)));
+    if *method == Method::HEAD && !is_kept(app, digest).await? {
+        return Err(unknown(name, digest));
+    }
     match app.blobs.bring(digest).await {
         // Told of below.
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),

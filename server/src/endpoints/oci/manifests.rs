@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 
-use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, stored};
+use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, is_kept, stored};
 use crate::access::Caller;
 use crate::app::App;
 use crate::blobs::BlobDigest;
@@ -52,6 +52,9 @@ pub(crate) async fn get(
         Reference::Tag(_) => HeaderValue::from_static("no-cache"),
     };
     headers.push((header::CACHE_CONTROL, cache));
+    if *method == Method::HEAD && !is_kept(app, &digest).await? {
+        return Err(unknown(name, reference));
+    }
     match app.blobs.bring(&digest).await {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unknown(name, reference)),
         brought => brought?,

@@ -16,7 +16,8 @@ pub(crate) use target::Target;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
-use crate::blobs::BlobDigest;
+use crate::app::App;
+use crate::blobs::{BlobDigest, is_lasting};
 
 /// The header that names the digest of what is answered.
 pub(crate) const DOCKER_CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
@@ -30,6 +31,20 @@ fn headers<const N: usize>(pairs: [(HeaderName, String); N]) -> HeaderMap {
 /// front that speaks TLS under another name does not break it.
 fn stored(location: String, digest: &BlobDigest) -> HeaderMap {
     headers([(header::LOCATION, location), (DOCKER_CONTENT_DIGEST, digest.to_string())])
+}
+
+/// Whether a blob that is offered is where it is kept for good, so that whoever is told of it need not send it. Where the object store does not
+/// answer nothing is concluded: what is to rest on the blob will ask for it again.
+async fn is_kept(app: &App, digest: &BlobDigest) -> Result<bool, OciError> {
+    if app.blobs.objects().is_none() {
+        return Ok(true);
+    }
+    let (blobs, wanted) = (app.blobs.clone(), digest.clone());
+    match app.pool.run(move || blobs.stored_size(&wanted)).await? {
+        Err(error) if is_lasting(&error) => Err(error.into()),
+        Err(_) => Ok(true),
+        Ok(size) => Ok(size.is_some()),
+    }
 }
 
 /// One page of a list: `n` and `last` of the query.

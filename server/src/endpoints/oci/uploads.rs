@@ -189,8 +189,8 @@ async fn mount(
         return Ok(false);
     }
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
-    // It may have gone before it was pinned.
-    let Some(size) = app.pool.run(move || blobs.size(&wanted)).await?? else { return Ok(false) };
+    // It may have gone before it was pinned, or be in the cache alone.
+    let Some(size) = app.pool.run(move || blobs.stored_size(&wanted)).await?? else { return Ok(false) };
     let more = Held { bytes: if repository.has_blob(digest) { 0 } else { size }, bundles: 0 };
     let reservation = app.quotas.reserve(&app.repositories, name, more).inspect_err(|_| app.quotas.count_refusal())?;
     let (shared, wanted) = (Arc::clone(repository), digest.clone());
