@@ -8,6 +8,7 @@
 pub mod bundle_ref;
 pub mod commands;
 mod cut_files;
+mod data_owner;
 pub mod demo;
 pub mod exit;
 mod frames;

@@ -4,7 +4,7 @@ use symseal_sealer::load_trust_files;
 
 use crate::ServerError;
 use crate::collector::{NO_GRACE, Schedule, UNSHARED};
-use crate::config::Config;
+use crate::config::{Config, RetentionConfig};
 use crate::origins::Origins;
 use crate::seals::SealRules;
 use crate::tls::Tls;
@@ -35,9 +35,9 @@ pub fn check(config: &Config, origins: &Origins, seals: Option<&SealRules>) -> R
 
 /// What a start would warn of, where blobs that nothing names are collected by this schedule.
 pub fn warnings(config: &Config, schedule: Option<Schedule>) -> Vec<String> {
-    let Some(schedule) = schedule else { return Vec::new() };
+    let mut warnings = idle_rules(&config.retention);
+    let Some(schedule) = schedule else { return warnings };
     let is_collected = config.blobs.is_none() || config.database.is_some();
-    let mut warnings = Vec::new();
     if !is_collected {
         warnings.push(format!("what nothing names is NOT collected: {UNSHARED}"));
     }
@@ -47,12 +47,67 @@ pub fn warnings(config: &Config, schedule: Option<Schedule>) -> Vec<String> {
     warnings
 }
 
+/// The rules of retention that no bundle comes to, as one before them is about everything that they are about.
+pub(crate) fn idle_rules(rules: &[RetentionConfig]) -> Vec<String> {
+    let about = |at: usize, rule: &RetentionConfig| {
+        let channel = match rule.channel.as_deref() {
+            None => String::new(),
+            Some("") => ", no channel".to_owned(),
+            Some(channel) => format!(", channel {channel}"),
+        };
+        format!("[[retention]] {} (prefix {}{channel})", at.saturating_add(1), rule.prefix)
+    };
+    let covers = |earlier: &RetentionConfig, later: &RetentionConfig| {
+        earlier.prefix.covers(&later.prefix) && (earlier.channel.is_none() || earlier.channel == later.channel)
+    };
+    let mut idle = Vec::new();
+    for (at, later) in rules.iter().enumerate() {
+        let before = rules.iter().enumerate().take(at);
+        if let Some((first, earlier)) = before.into_iter().find(|(_, earlier)| covers(earlier, later)) {
+            let (later, earlier) = (about(at, later), about(first, earlier));
+            idle.push(format!("{later} never applies, as {earlier} does first: put the narrower rule first"));
+        }
+    }
+    idle
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
     use crate::config::TlsConfig;
+
+    #[test]
+    fn a_rule_of_retention_that_never_applies_is_told_with_the_one_before_it() {
+        let rule = |prefix: &str, channel: Option<&str>| RetentionConfig {
+            prefix: prefix.parse().unwrap(),
+            channel: channel.map(str::to_owned),
+            keep_last: Some(1),
+            keep_younger: None,
+            keep_at_least: None,
+        };
+        let told = |rules: &[RetentionConfig]| idle_rules(rules);
+        let narrow_first =
+            [rule("team/app", Some("nightly")), rule("team/app", None), rule("team", None), rule("*", None)];
+        assert!(told(&narrow_first).is_empty());
+        let others = [
+            rule("team", Some("nightly")),
+            rule("team", Some("")),
+            rule("team/app", Some("beta")),
+            rule("teams", None),
+        ];
+        assert!(told(&others).is_empty());
+        let wide_first =
+            [rule("team", Some("")), rule("*", None), rule("team/app", Some("nightly")), rule("team", Some(""))];
+        assert_eq!(
+            told(&wide_first),
+            [
+                "[[retention]] 3 (prefix team/app, channel nightly) never applies, as [[retention]] 2 (prefix *) does first: put the narrower rule first",
+                "[[retention]] 4 (prefix team, no channel) never applies, as [[retention]] 1 (prefix team, no channel) does first: put the narrower rule first",
+            ]
+        );
+    }
 
     #[test]
     fn what_a_start_would_end_with_is_found_without_one() {

@@ -1,8 +1,38 @@
 //! Why a server does not start or stops.
 
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+impl ServerError {
+    /// What failed somewhere below a data directory. Where that was for want of a right, the first entry below it that this process may not open is
+    /// named, whatever was asked for: mostly another user made it.
+    pub(crate) fn below(data: &Path, source: io::Error) -> Self {
+        let is_denied = source.kind() == io::ErrorKind::PermissionDenied;
+        let path = is_denied.then(|| first_denied(data)).flatten().unwrap_or_else(|| data.to_owned());
+        Self::Data { path, source }
+    }
+}
+
+/// The first entry at or below a path that this process may not open.
+fn first_denied(path: &Path) -> Option<PathBuf> {
+    let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) => return is_denied(&error).then(|| path.to_owned()),
+        Ok(metadata) => metadata,
+    };
+    if metadata.is_file() {
+        return fs::File::open(path).err().filter(is_denied).map(|_| path.to_owned());
+    }
+    if !metadata.is_dir() {
+        return None;
+    }
+    match fs::read_dir(path) {
+        Err(error) => is_denied(&error).then(|| path.to_owned()),
+        Ok(entries) => entries.filter_map(Result::ok).find_map(|entry| first_denied(&entry.path())),
+    }
+}
 
 impl From<crate::store::NotOpened> for ServerError {
     fn from(error: crate::store::NotOpened) -> Self {
@@ -14,7 +44,7 @@ impl From<crate::store::NotOpened> for ServerError {
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// A directory or file of the data directory cannot be made, read or written.
-    #[error("{path}: {source}: the data directory must be writable for the server", path = .path.display())]
+    #[error("{path}: {source}: the user that the server runs as must be able to read and write its data directory, with all that is in it", path = .path.display())]
     Data {
         /// What was touched.
         path: PathBuf,

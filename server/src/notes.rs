@@ -52,16 +52,35 @@ impl Notes {
         Self { folder, root: data.join(folder), facts }
     }
 
+    /// Whether they are kept in an object store.
+    pub(crate) fn are_objects(&self) -> bool {
+        self.facts.is_some()
+    }
+
     /// What is noted about a digest.
     pub(crate) fn get(&self, digest: &BlobDigest) -> io::Result<Option<Note>> {
         let bytes = match &self.facts {
             Some(facts) => facts.read_bytes(&self.key(digest))?,
-            None => match fs::read(self.path(digest)) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                read => Some(read?),
-            },
+            None => return self.read(digest),
         };
         Ok(bytes.map(|bytes| note(&bytes)))
+    }
+
+    /// The note in a file. One that is there and that nobody lets this server read is a note all the same.
+    fn read(&self, digest: &BlobDigest) -> io::Result<Option<Note>> {
+        let path = self.path(digest);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(note(&bytes))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => match fs::symlink_metadata(&path) {
+                Ok(_) => {
+                    let problem = format!("{}: {error}", path.display());
+                    tracing::warn!(problem, "a note cannot be read: it holds all the same");
+                    Ok(Some(unread(&problem)))
+                }
+                Err(_) => Err(at(&path, &error)),
+            },
+        }
     }
 
     /// Notes something, in place of what was noted before.
@@ -106,12 +125,13 @@ impl Notes {
         }
         let mut found = BTreeMap::new();
         for algorithm in Algorithm::ALL {
-            let entries = match fs::read_dir(self.root.join(algorithm.name())) {
+            let folder = self.root.join(algorithm.name());
+            let entries = match fs::read_dir(&folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                entries => entries?,
+                entries => entries.map_err(|error| at(&folder, &error))?,
             };
             for entry in entries {
-                let entry = entry?;
+                let entry = entry.map_err(|error| at(&folder, &error))?;
                 // Other names are what a crash left before its rename.
                 let name = entry.file_name();
                 let digest = name.to_str().and_then(|hex| format!("{}:{hex}", algorithm.name()).parse().ok());
@@ -119,10 +139,10 @@ impl Notes {
                 match entry.metadata() {
                     // Lifted meanwhile.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    // A note is replaced by another file.
+                    // A note is replaced by another file, and one that could not be read is given to this server.
                     metadata => {
-                        let metadata = metadata?;
-                        let stamp = format!("{}-{}-{}", metadata.ino(), metadata.mtime(), metadata.mtime_nsec());
+                        let metadata = metadata.map_err(|error| at(&entry.path(), &error))?;
+                        let stamp = format!("{}-{}-{}", metadata.ino(), metadata.ctime(), metadata.ctime_nsec());
                         found.insert(digest, Stamp(stamp));
                     }
                 }
@@ -169,6 +189,11 @@ pub(crate) fn digest_of(folder: &str, key: &str) -> Option<BlobDigest> {
 /// A note that cannot be read is one all the same: what somebody wanted kept, or gone, is not lost to a damaged file.
 fn note(bytes: &[u8]) -> Note {
     serde_json::from_slice(bytes).unwrap_or_else(|error| unread(&error.to_string()))
+}
+
+/// What went wrong, and where.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 fn unread(problem: &str) -> Note {

@@ -25,6 +25,7 @@ use crate::access::{Access, take_path_token};
 use crate::alerts::Alerts;
 use crate::app::App;
 use crate::blobs::{BlobDirectory, Uploads, sweep_unfinished};
+use crate::check::idle_rules;
 use crate::collector::{Collector, NO_GRACE, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
 use crate::encoded::Encoded;
@@ -48,7 +49,7 @@ use crate::seals::{LOOK_AGAIN, Seals};
 use crate::shared::{Facts, Follower, Parts, follow, prune};
 use crate::sources::SourceTables;
 use crate::store::Store;
-use crate::takedown::{TOMBSTONES, TakenDown, watch};
+use crate::takedown::{TOMBSTONES, TakenDown, tell_of_lost, watch};
 use crate::tls::{self, Tls};
 use crate::traces::Traces;
 use crate::trees::{Trees, scan_again};
@@ -212,6 +213,7 @@ impl Server {
 
     async fn running(self, mut shutdown: BoxFuture<'_, ()>) -> Result<(), ServerError> {
         let Self { listener, app, collector, schedule, index_file, tls, stop_within, lock, .. } = self;
+        idle_rules(&app.retention).iter().for_each(|problem| tracing::warn!("{problem}"));
         let collecting = schedule.map(|schedule| {
             let collector = Arc::clone(&collector);
             tokio::spawn(async move { collector.run_by(schedule).await })
@@ -219,6 +221,7 @@ impl Server {
         let judging = tokio::spawn(judge_again(Arc::clone(&app)));
         let saving = tokio::spawn(save_again(Arc::clone(&app), index_file.clone()));
         let watching = tokio::spawn(watch(Arc::clone(&app)));
+        let looking_back = tokio::spawn(tell_of_lost(Arc::clone(&app)));
         let retaining = (!app.retention.is_empty()).then(|| tokio::spawn(retain_again(Arc::clone(&app))));
         let following = app.follower.is_some().then(|| tokio::spawn(follow(Arc::clone(&app))));
         let pruning = app.follower.is_some().then(|| tokio::spawn(prune(Arc::clone(&app))));
@@ -255,6 +258,7 @@ impl Server {
             retaining.abort();
         }
         watching.abort();
+        looking_back.abort();
         judging.abort();
         saving.abort();
         for task in [following, pruning].into_iter().flatten() {
@@ -483,7 +487,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         (PublishError::Io(error), Some(blobs)) => {
             ServerError::Objects { place: blobs.url.to_string(), problem: error.to_string() }
         }
-        (PublishError::Io(source), None) => ServerError::Data { path: data.to_owned(), source },
+        (PublishError::Io(source), None) => ServerError::below(data, source),
         (error, _) => database_failed(error.to_string()),
     })?;
     ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;
@@ -544,7 +548,7 @@ pub(crate) fn load(
     behind: Option<(Arc<Objects>, u64)>,
     store: Arc<dyn Store>,
 ) -> Result<Loaded, ServerError> {
-    let failed = |source| ServerError::Data { path: PathBuf::from(data), source };
+    let failed = |source| ServerError::below(data, source);
     sweep_unfinished(data).map_err(failed)?;
     let mut blobs = BlobDirectory::open(data).map_err(failed)?;
     let Some((objects, cache_bytes)) = behind else {

@@ -31,6 +31,7 @@ use self::report::{Fate, Summary, Told};
 use self::send::Sender;
 use self::walk::{Found, Root};
 use crate::commands::serve::load_config;
+use crate::data_owner::act_for_owner;
 use crate::exit::Answer;
 use crate::places;
 use crate::progress::bytes_bar;
@@ -104,6 +105,9 @@ pub fn run(args: &Args) -> Result<Answer> {
         );
     };
     let pointers = Pointers::open(&args.pointer)?;
+    if let Some(data) = args.data.as_ref().filter(|_| !args.dry_run) {
+        act_for_owner(data, true)?;
+    }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     let summary = runtime.block_on(async {

@@ -17,6 +17,7 @@ use symseal_server::{
 };
 
 use self::origins::OriginArgs;
+use crate::data_owner::act_for_owner;
 use crate::exit::Answer;
 use crate::keyring::{self, LOG_KEY};
 use crate::output::outln;
@@ -151,6 +152,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         outln!("{}", said(&config));
         return Ok(Answer::Yes);
     }
+    act_for_owner(&data, false)?;
     start_logging(&args.log_format);
     descriptors::allow_many();
     let log = log(args, &file.log, &data)?;

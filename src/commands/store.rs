@@ -16,6 +16,7 @@ use symseal_seal::UtcSeconds;
 use symseal_server::{Config, Note, ServerError, parse_duration};
 
 use crate::commands::serve::load_config;
+use crate::data_owner::act_for_owner;
 use crate::exit::Answer;
 use crate::output::outln;
 use crate::places;
@@ -120,7 +121,21 @@ fn print_notes(name: &str, notes: &BTreeMap<String, Note>, as_json: bool, nothin
 }
 
 impl Place {
+    /// To look.
     fn config(&self) -> Result<Config> {
+        let config = self.found()?;
+        act_for_owner(&config.data, false)?;
+        Ok(config)
+    }
+
+    /// To change something. What is kept in a bucket and a database alone is nobody's directory.
+    fn config_to_write(&self) -> Result<Config> {
+        let config = self.found()?;
+        act_for_owner(&config.data, config.blobs.is_none() || config.database.is_none())?;
+        Ok(config)
+    }
+
+    fn found(&self) -> Result<Config> {
         let mut file = load_config(self.config.as_deref())?;
         if let Some(database) = &self.database {
             file.set_database(database.clone());
@@ -183,7 +198,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 fn rebuild(args: &RebuildArgs) -> Result<Answer> {
-    let config = args.place.config()?;
+    let config = args.place.config_to_write()?;
     let rebuilt = runtime()?.block_on(symseal_server::rebuild(&config))?;
     if args.json {
         let (bundles, ids) = (rebuilt.bundles, rebuilt.ids);
@@ -201,7 +216,7 @@ fn rebuild(args: &RebuildArgs) -> Result<Answer> {
 }
 
 fn scrub(args: &ScrubArgs) -> Result<Answer> {
-    let config = args.place.config()?;
+    let config = args.place.config_to_write()?;
     let scrubbed = runtime()?.block_on(async move {
         tokio::task::spawn_blocking(move || symseal_server::scrub(&config.data, config.blobs.as_ref())).await
     })??;
@@ -236,7 +251,7 @@ fn scrub(args: &ScrubArgs) -> Result<Answer> {
 }
 
 fn collect(args: &GcArgs) -> Result<Answer> {
-    let config = args.place.config()?;
+    let config = args.place.config_to_write()?;
     let runtime = runtime()?;
     let collected = match config.blobs {
         Some(_) => runtime.block_on(symseal_server::collect_beside(&config, args.grace)),

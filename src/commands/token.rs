@@ -10,6 +10,7 @@ use symseal_server::tokens::{Grant, NewToken, Prefix, TokenInfo, Tokens};
 
 use crate::commands::bundle::verify::now;
 use crate::commands::serve::load_config;
+use crate::data_owner::act_for_owner;
 use crate::exit::{Answer, NotFound};
 use crate::output::{outln, visible};
 use crate::places;
@@ -48,6 +49,7 @@ impl Place {
         if !may_make && database.is_none() && !data.is_dir() {
             bail!("--data {}: expected a server's data directory, found none", data.display());
         }
+        act_for_owner(&data, database.is_none())?;
         Ok(Tokens::open(&data, database.as_ref()).await?)
     }
 }

@@ -161,17 +161,33 @@ impl RunningServer {
         Self::start_on("127.0.0.1:0", data, more, environment)
     }
 
+    /// As another user, for whom alone is what it makes, as systemd's `DynamicUser=` and `UMask=0077` have it.
+    #[cfg(target_os = "linux")]
+    pub fn start_as(user: u32, data: &Path) -> Self {
+        Self::started(Self::command_as(user, data))
+    }
+
+    /// [`Self::start_as`], before it starts.
+    #[cfg(target_os = "linux")]
+    pub fn command_as(user: u32, data: &Path) -> Command {
+        use std::os::unix::process::CommandExt as _;
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "umask 0077 && exec \"$0\" \"$@\""]).arg(command("symseal").get_program());
+        shell.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).uid(user).gid(user);
+        shell
+    }
+
     /// At a place that is known before.
     pub fn start_on(listen: &str, data: &Path, more: &[&str], environment: &[(&str, String)]) -> Self {
+        let mut server = command("symseal");
+        server.args(["serve", "--listen", listen, "--data"]).arg(data).args(more);
+        server.envs(environment.iter().map(|(name, value)| (name, value)));
+        Self::started(server)
+    }
+
+    fn started(mut server: Command) -> Self {
         use std::io::{BufRead, BufReader};
-        let mut child = command("symseal")
-            .args(["serve", "--listen", listen, "--data"])
-            .arg(data)
-            .args(more)
-            .envs(environment.iter().map(|(name, value)| (name, value)))
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("server starts");
+        let mut child = server.stdout(Stdio::piped()).spawn().expect("server starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("stdout")).read_line(&mut line).expect("a line");
         let address = line.rsplit("://").next().expect("an address").trim().trim_end_matches('/').to_owned();

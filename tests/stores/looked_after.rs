@@ -139,3 +139,56 @@ fn a_copy_of_a_running_server_serves_the_same_elsewhere() {
     assert_eq!(get(&restored.address, &format!("/api/v1/bundles/{digest}")).json()["name"], "app");
     symseal(["store", "rebuild", "--data", place]).refused(2, &["another server uses"]);
 }
+
+/// As docs/operating.md describes it.
+#[test]
+fn a_directory_that_is_copied_to_a_bucket_is_the_same_store_with_what_was_taken_down() {
+    let (Some(objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let running = RunningServer::start(&data);
+    let [gone, kept] = [1, 2].map(|release| publish(root.path(), &running.address, "app", release));
+    let place = data.to_str().unwrap();
+    symseal(["store", "takedown", &gone, "--reason", "ticket 1", "--data", place]).ok();
+    symseal(["store", "pin", &kept, "--reason", "shipped", "--data", place]).ok();
+    drop(running);
+    let bucket = objects.file("");
+    std::fs::create_dir_all(&bucket).unwrap();
+    for folder in ["blobs", "repositories", "traces", "tombstones", "pins"] {
+        let mut copy = Command::new("cp");
+        let copied = copy.arg("-r").arg(data.join(folder)).arg(&bucket).status().unwrap();
+        assert!(copied.success(), "{folder}");
+    }
+    let running = server(&root.path().join("cache"), &["--blobs", &objects.url()], &objects.environment());
+    let status = |path: &str| get(&running.address, path).status;
+    assert_eq!([&gone, &kept].map(|digest| status(&format!("/v2/app/manifests/{digest}"))), [404, 200]);
+    assert_eq!([1, 2].map(|release| status(&format!("/buildid/{}/debuginfo", id(release)))), [404, 200]);
+    let delete = ask(&running.address, &format!("/v2/app/manifests/{kept}"), &["--request", "DELETE"]);
+    assert_eq!(delete.status, 405, "it is pinned");
+}
+
+#[test]
+fn a_start_tells_of_tombstones_that_were_lost() {
+    let Some(_) = tool("curl") else { return };
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let running = RunningServer::start(&data);
+    let [lost, lifted] = [1, 2].map(|release| publish(root.path(), &running.address, "app", release));
+    let place = data.to_str().unwrap();
+    for digest in [&lost, &lifted] {
+        symseal(["store", "takedown", digest, "--reason", "ticket 1", "--data", place]).ok();
+    }
+    symseal(["store", "takedown", &lifted, "--lift", "--data", place]).ok();
+    drop(running);
+    std::fs::remove_dir_all(data.join("tombstones")).unwrap();
+    let log = root.path().join("log");
+    let mut serve = command("symseal");
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data", place]).stdout(std::process::Stdio::null());
+    let mut serving = serve.stderr(std::fs::File::create(&log).unwrap()).spawn().unwrap();
+    let told = || std::fs::read_to_string(&log).unwrap();
+    wait_until("it is told", || told().contains("no tombstone does"));
+    serving.kill().unwrap();
+    serving.wait().unwrap();
+    let told = told();
+    assert!(told.contains(&lost) && !told.contains(&lifted), "{told}");
+}

@@ -18,6 +18,8 @@ mod gate;
 mod looked_after;
 mod object_store;
 mod objects;
+#[cfg(target_os = "linux")]
+mod owner;
 mod replicas;
 mod scene;
 mod tls;

@@ -22,8 +22,8 @@ pub(crate) async fn healthz() -> Response {
     plain(StatusCode::OK, "ok")
 }
 
-/// Requests can be served: the database and the object store answer, something can be written beside the blobs, and the server is not about to
-/// stop. Whoever asks is told which of these is the matter, and not where it is.
+/// Requests can be served: the database and the object store answer, something can be written beside the blobs, it is known what was taken down, and
+/// the server is not about to stop. Whoever asks is told which of these is the matter, and not where it is.
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.stopping.load(std::sync::atomic::Ordering::Relaxed) {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "the server is about to stop");
@@ -33,7 +33,10 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
         within("the object store has not answered", objects(&app)),
         within("nothing was written to the data directory", data(&app)),
     );
-    let problems: Vec<String> = [database, objects, data].into_iter().filter_map(Result::err).collect();
+    let mut problems: Vec<String> = [database, objects, data].into_iter().filter_map(Result::err).collect();
+    if app.taken_down.is_blind() {
+        problems.push("what was taken down cannot be read: what was taken down of late may be given away".to_owned());
+    }
     match problems.is_empty() {
         true => plain(StatusCode::OK, "ready"),
         false => plain(StatusCode::SERVICE_UNAVAILABLE, &problems.join("\n")),

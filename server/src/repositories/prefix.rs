@@ -15,6 +15,14 @@ impl Prefix {
         self.0.as_ref().is_none_or(|prefix| repository.is_at_or_below(prefix))
     }
 
+    /// Whether it holds everything that another one holds.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        match &other.0 {
+            Some(name) => self.holds(name),
+            None => self.holds_all(),
+        }
+    }
+
     /// Whether every repository is.
     pub(crate) fn holds_all(&self) -> bool {
         self.0.is_none()

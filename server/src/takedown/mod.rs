@@ -3,11 +3,13 @@
 //! A tombstone is a note beside the facts of the repositories. What repositories say stays as it is, out of sight, so that a tombstone that is
 //! lifted within the collector's grace period brings everything back; after that the collector forgets it for good, and the bytes go.
 
+mod lost;
 mod operator;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use symseal_seal::UtcSeconds;
@@ -16,6 +18,7 @@ use crate::blobs::{BlobDigest, BlobDirectory};
 use crate::notes::{Note, Notes, Stamp};
 use crate::repositories::{Manifest, Repositories, Repository};
 
+pub(crate) use lost::tell_of_lost;
 pub use operator::Tombstones;
 pub(crate) use watch::{refresh, watch};
 
@@ -31,6 +34,8 @@ pub(crate) struct TakenDown {
     stamps: Mutex<BTreeMap<BlobDigest, Stamp>>,
     /// What is still to be done in the repositories. A start does all of it before it answers, so it need not be kept.
     unfinished: Mutex<BTreeMap<BlobDigest, Work>>,
+    /// Whether the last look at a directory could not tell what is taken down.
+    is_blind: AtomicBool,
 }
 
 /// What must be done in the repositories for a tombstone.
@@ -58,7 +63,7 @@ impl TakenDown {
         // Before the notes: what is set meanwhile is read again.
         let stamps = Mutex::new(notes.stamps()?);
         let known = RwLock::new(Arc::new(notes.all()?));
-        Ok(Self { notes, known, stamps, unfinished: Mutex::default() })
+        Ok(Self { notes, known, stamps, unfinished: Mutex::default(), is_blind: AtomicBool::new(false) })
     }
 
     /// Every tombstone.
@@ -133,6 +138,18 @@ impl TakenDown {
 
     /// Reads the tombstones where they have changed; what follows for the repositories is [unfinished](Self::unfinished). Blocks.
     fn look(&self) -> io::Result<()> {
+        let looked = self.take_over();
+        // Whether an object store answers is asked for by itself, and this is not looked at by the second there.
+        self.is_blind.store(looked.is_err() && !self.notes.are_objects(), Ordering::Relaxed);
+        looked
+    }
+
+    /// Whether what is taken down could not be read when that was tried last: what was known then is hidden, and what came since is not.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.is_blind.load(Ordering::Relaxed)
+    }
+
+    fn take_over(&self) -> io::Result<()> {
         let stamps = self.notes.stamps()?;
         // Mostly nothing has changed.
         if *self.stamps() == stamps {

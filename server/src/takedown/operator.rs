@@ -12,7 +12,7 @@ use crate::store::{self, AuditRow, Store};
 use crate::{Config, ServerError};
 
 /// What the lines of the audit log have in the place of a request's id.
-const AUDIT_ID: &str = "takedown";
+pub(super) const AUDIT_ID: &str = "takedown";
 
 /// The tombstones of a store, for an operator.
 #[derive(Debug)]

@@ -48,7 +48,7 @@ pub struct ListArgs {
 }
 
 pub(super) fn pin(args: &PinArgs) -> Result<Answer> {
-    let (config, note) = (args.place.config()?, args.reason.note());
+    let (config, note) = (args.place.config_to_write()?, args.reason.note());
     let is_here = runtime()?.block_on(async { Pins::open(&config).await?.pin(&args.digest, note).await })?;
     if is_here {
         outln!("{} is pinned", args.digest);
@@ -59,7 +59,7 @@ pub(super) fn pin(args: &PinArgs) -> Result<Answer> {
 }
 
 pub(super) fn unpin(args: &UnpinArgs) -> Result<Answer> {
-    let config = args.place.config()?;
+    let config = args.place.config_to_write()?;
     let was_pinned = runtime()?.block_on(async { Pins::open(&config).await?.unpin(&args.digest).await })?;
     outln!("{} {}", args.digest, if was_pinned { "is no longer pinned" } else { "was not pinned" });
     Ok(if was_pinned { Answer::Yes } else { Answer::No })

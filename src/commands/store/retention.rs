@@ -35,7 +35,7 @@ pub struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<Answer> {
-    let config = args.place.config()?;
+    let config = if args.apply { args.place.config_to_write()? } else { args.place.config()? };
     if config.retention.is_empty() {
         bail!(
             "the configuration has no rules of retention: expected [[retention]] with prefix, and keep_last or keep_younger"

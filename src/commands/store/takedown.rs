@@ -42,7 +42,7 @@ pub struct ListArgs {
 }
 
 pub(super) fn takedown(args: &TakedownArgs) -> Result<Answer> {
-    let config = args.place.config()?;
+    let config = args.place.config_to_write()?;
     let digest = &args.digest;
     if args.lift {
         let lifted = runtime()?.block_on(async { Tombstones::open(&config).await?.lift(digest).await })?;
