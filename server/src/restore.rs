@@ -4,14 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+
 use crate::app::App;
 use crate::blobs::{BlobDigest, is_lasting};
-use crate::debug_files::{NewBundle, Standing};
+use crate::debug_files::{Bundle, NewBundle, Standing};
 use crate::ingest::{CheckedBundle, RefusedBundle, RefusedLoose, check_loose, is_bundle, is_loose, open_published};
 use crate::publish::{PublishError, judge, judge_now, seal_of};
 use crate::repositories::{MANIFEST_LIMIT, Prefix, RepositoryName};
 use crate::seals::Verdict;
-use crate::side_by_side::side_by_side;
+use crate::side_by_side::{REQUESTS_AT_ONCE, side_by_side, waiting_side_by_side};
+use crate::store::{BundleRow, SealRow};
 
 /// Makes every published bundle visible to debuggers, and the record what the folders say.
 pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), PublishError> {
@@ -36,39 +39,71 @@ pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), P
         }
     }
     let mut new = Vec::new();
-    for (digest, (is_loose, repositories)) in published {
-        if is_loose {
-            new.extend(loose(app, digest, repositories).await?);
-            continue;
-        }
-        let (shared, wanted, among) = (Arc::clone(app), digest.clone(), repositories.clone());
-        let seal = app.pool.run(move || seal_of(&shared, &among, None, &wanted)).await??;
+    let look = |(digest, (is_loose, repositories))| {
+        let is_recorded = recorded.contains_key(&BlobDigest::to_string(&digest));
+        look_at(app, digest, is_loose, repositories, is_recorded)
+    };
+    // Where bundles are in an object store, each takes several of its answers.
+    let mut looking = futures_util::stream::iter(published).map(look).buffered(REQUESTS_AT_ONCE);
+    while let Some(found) = looking.next().await {
+        let Some(Found { digest, row, seal, files }) = found? else { continue };
+        new.extend(files);
+        let Some(seal) = seal else { continue };
         let text = digest.to_string();
-        let recorded_seal = recorded.get(&text);
-        if recorded_seal.is_none() || app.debug_files.bundle(&digest).is_none() {
-            let (shared, wanted) = (Arc::clone(app), digest.clone());
-            let opened = app.pool.run(move || open(&shared, &wanted)).await?;
-            let CheckedBundle { row, new: files } = match opened {
-                Ok(bundle) => bundle,
-                // Not damaged: it could not be looked at, and left out it would stay away until the next start.
-                Err(RefusedBundle::Io(error)) if !is_lasting(&error) => return Err(error.into()),
-                Err(error) => {
-                    tracing::error!(%digest, %error, "a published bundle is damaged");
-                    continue;
-                }
-            };
-            if recorded_seal.is_none() {
-                app.store.put_bundle(&row).await?;
-            }
-            new.push((files, Standing { repositories, verdict: Verdict::Unjudged }));
+        if let Some(row) = row {
+            app.store.put_bundle(&row).await?;
         }
-        if recorded_seal.cloned().flatten() != seal.as_ref().map(|seal| seal.seal_digest.clone()) {
+        if recorded.get(&text).cloned().flatten() != seal.as_ref().map(|seal| seal.seal_digest.clone()) {
             app.store.put_seal(&text, seal.as_ref()).await?;
         }
     }
+    drop(looking);
     let shared = Arc::clone(app);
     app.pool.run(move || shared.debug_files.insert(new)).await??;
     Ok(())
+}
+
+/// What a start finds of a bundle or a loose file.
+struct Found {
+    digest: BlobDigest,
+    /// What the record lacks.
+    row: Option<Box<BundleRow>>,
+    /// The seal that is recorded of a bundle, or none; `None` for a loose file.
+    seal: Option<Option<SealRow>>,
+    /// What the index lacks.
+    files: Option<(NewBundle, Standing)>,
+}
+
+/// Reads what the record and the index do not know; `None` for what is damaged.
+async fn look_at(
+    app: &Arc<App>,
+    digest: BlobDigest,
+    is_loose: bool,
+    repositories: BTreeSet<RepositoryName>,
+    is_recorded: bool,
+) -> Result<Option<Found>, PublishError> {
+    if is_loose {
+        let files = loose(app, digest.clone(), repositories).await?;
+        return Ok(Some(Found { digest, row: None, seal: None, files }));
+    }
+    let (shared, wanted, among) = (Arc::clone(app), digest.clone(), repositories.clone());
+    let seal = app.pool.run(move || seal_of(&shared, &among, None, &wanted)).await??;
+    if is_recorded && app.debug_files.bundle(&digest).is_some() {
+        return Ok(Some(Found { digest, row: None, seal: Some(seal), files: None }));
+    }
+    let (shared, wanted) = (Arc::clone(app), digest.clone());
+    let CheckedBundle { row, new } = match app.pool.run(move || open(&shared, &wanted)).await? {
+        Ok(bundle) => bundle,
+        // Not damaged: it could not be looked at, and left out it would stay away until the next start.
+        Err(RefusedBundle::Io(error)) if !is_lasting(&error) => return Err(error.into()),
+        Err(error) => {
+            tracing::error!(%digest, %error, "a published bundle is damaged");
+            return Ok(None);
+        }
+    };
+    let row = (!is_recorded).then(|| Box::new(row));
+    let files = Some((new, Standing { repositories, verdict: Verdict::Unjudged }));
+    Ok(Some(Found { digest, row, seal: Some(seal), files }))
 }
 
 /// By digest: whether it is a loose file, and the repositories that have it.
@@ -125,7 +160,7 @@ pub(crate) async fn judge_all(app: &Arc<App>, required: Option<Vec<Prefix>>) -> 
     let judge_them = move || -> Result<(), PublishError> {
         let bundles = shared.debug_files.bundles();
         let is_start = required.is_some();
-        let judged = side_by_side(&bundles, |(digest, known)| {
+        let judge_one = |(digest, known): &(BlobDigest, Bundle)| {
             let repositories = known.repositories.clone();
             let standing = if is_start {
                 judge_now(&shared, digest, known, repositories)?
@@ -133,7 +168,11 @@ pub(crate) async fn judge_all(app: &Arc<App>, required: Option<Vec<Prefix>>) -> 
                 judge(&shared, digest, known, repositories)
             };
             Ok((digest.clone(), standing))
-        })?;
+        };
+        let judged = match shared.blobs.objects() {
+            Some(_) => waiting_side_by_side(&bundles, judge_one)?,
+            None => side_by_side(&bundles, judge_one)?,
+        };
         shared.debug_files.set(judged);
         if let Some(required) = required {
             shared.debug_files.require_seals(required);

@@ -248,6 +248,31 @@ fn a_start_that_cannot_read_what_is_there_fails_and_hides_nothing() {
 }
 
 #[test]
+fn a_start_with_nothing_cached_asks_the_bucket_for_many_things_at_once() {
+    const HELD: Duration = Duration::from_millis(50);
+    let (Some(objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };
+    let root = tempfile::tempdir().unwrap();
+    let (gate, blobs) = (Gate::before(objects.port), objects.url());
+    let environment = ObjectServer::environment_at(gate.port);
+    let writer = server(&root.path().join("writer"), &["--blobs", &blobs], &environment);
+    for release in 1..=12 {
+        publish(root.path(), &writer.address, ["app", "team/app"][usize::from(release) % 2], release);
+    }
+    drop(writer);
+    gate.hold(HELD);
+    gate.requests();
+    let started = Instant::now();
+    let running = server(&root.path().join("reader"), &["--blobs", &blobs], &environment);
+    let (took, requests) = (started.elapsed(), u32::try_from(gate.requests()).unwrap());
+    assert!(requests > 60, "{requests} requests");
+    assert!(took < HELD * requests / 3, "{requests} requests took {took:?}");
+    gate.hold(Duration::ZERO);
+    for release in 1..=12 {
+        assert_eq!(get(&running.address, &format!("/buildid/{}/debuginfo", id(release))).status, 200);
+    }
+}
+
+#[test]
 fn many_who_wait_for_one_blob_hold_up_nobody_else() {
     let (Some(objects), Some(_)) = (ObjectServer::start(), tool("curl")) else { return };
     let root = tempfile::tempdir().unwrap();

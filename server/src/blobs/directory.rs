@@ -15,7 +15,7 @@ use memmap2::Mmap;
 use super::mapped::MappedBlobs;
 use super::pins::{Pin, Pins};
 use super::remote::Remote;
-use super::{Algorithm, BlobDigest, hash_file};
+use super::{Algorithm, BlobDigest, hash_file, unless_lost};
 use crate::objects::Objects;
 use crate::side_by_side::{side_by_side, waiting_side_by_side};
 
@@ -188,6 +188,17 @@ impl BlobDirectory {
     /// [`Self::bring`] for those who may block.
     pub(super) fn make_present(&self, digest: &BlobDigest) -> io::Result<()> {
         self.with_file(digest, |path| fs::metadata(path).map(drop))
+    }
+
+    /// Fetches blobs that are read soon side by side, where they are in the object store alone. What cannot be had is told of when it is read.
+    ///
+    /// # Errors
+    /// The object store does not answer.
+    pub(crate) fn bring_all(&self, digests: &[&BlobDigest]) -> io::Result<()> {
+        if self.remote.is_none() {
+            return Ok(());
+        }
+        waiting_side_by_side(digests, |digest| unless_lost(self.make_present(digest)).map(drop)).map(drop)
     }
 
     /// The object store behind the directory.

@@ -43,7 +43,13 @@ impl Repositories {
         };
         let loaded = match &facts {
             Some(facts) => {
-                let said = folder::said_by_objects(facts)?.into_iter();
+                let said = folder::said_by_objects(facts)?;
+                let manifests: Vec<&BlobDigest> = said
+                    .values()
+                    .flat_map(|said| said.manifests.iter().map(|(digest, _)| digest).chain(&said.deleted))
+                    .collect();
+                blobs.bring_all(&manifests)?;
+                let said = said.into_iter();
                 let loaded = said.map(|(name, said)| load(&name, Folder::new(&root, &name, Some(facts)), said));
                 loaded.collect::<io::Result<Vec<_>>>()?
             }
