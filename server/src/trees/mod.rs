@@ -12,7 +12,7 @@ mod scan;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use memmap2::Mmap;
@@ -39,6 +39,9 @@ const WITHIN: &str = "!/";
 
 /// Files that are tried for one id: of several that hold the same, some may be gone.
 const TRIED: usize = 4;
+
+/// A file that answers for something and was written a shorter time ago may be half of what it will be: it is read later.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// The directories, and what is known of them.
 #[derive(Debug)]
@@ -106,6 +109,12 @@ impl Stamp {
     fn of(metadata: &std::fs::Metadata) -> io::Result<Self> {
         let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
         Ok(Self { modified: modified.as_nanos(), size: metadata.len() })
+    }
+
+    /// Whether it was written so short a time ago that it may be written to still. A time to come says nothing.
+    fn is_fresh(&self, now: SystemTime) -> bool {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        now.checked_sub(self.modified).is_some_and(|age| age < SETTLED.as_nanos())
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -233,15 +242,24 @@ impl Trees {
     }
 }
 
+/// After a scan that met files which were being written, the next one waits for so many times as long as it took.
+const LOOKING: u32 = 10;
+
 /// Scans again and again.
 pub(crate) async fn scan_again(trees: Arc<Trees>) {
     loop {
         let shared = Arc::clone(&trees);
         // A thread of its own: a scan takes minutes, and the pools are for requests.
-        let scanned = tokio::task::spawn_blocking(move || shared.scan()).await;
-        if let Ok(Err(error)) = scanned {
-            tracing::warn!(%error, "the index of trees could not be written: what is new in them is not served");
-        }
-        tokio::time::sleep(trees.interval).await;
+        let began = Instant::now();
+        let pause = match tokio::task::spawn_blocking(move || shared.scan()).await {
+            // A large tree is not looked through all the time for one file that is written to for hours.
+            Ok(Ok(true)) => trees.interval.min(SETTLED.max(began.elapsed().saturating_mul(LOOKING))),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the index of trees could not be written: what is new in them is not served");
+                trees.interval
+            }
+            _ => trees.interval,
+        };
+        tokio::time::sleep(pause).await;
     }
 }

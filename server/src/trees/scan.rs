@@ -1,12 +1,13 @@
 //! Reading what is new in the trees, and making the index anew.
 
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use memmap2::Mmap;
 
@@ -34,8 +35,9 @@ struct Present {
 type Read = (BundleEntry, Vec<Holder>);
 
 impl Trees {
-    /// Reads what is new or has changed since the last scan, and serves it. Blocks for as long as reading takes.
-    pub(super) fn scan(&self) -> io::Result<()> {
+    /// Reads what is new or has changed since the last scan, and serves it; whether something that answered is being written just now, so that it is
+    /// to be looked at again soon. Blocks for as long as reading takes.
+    pub(super) fn scan(&self) -> io::Result<bool> {
         let roots = self.open_again();
         let scanned = self.scan_roots(&roots);
         self.roots.store(Arc::new(roots.into_iter().map(|(root, _)| root).collect()));
@@ -64,12 +66,13 @@ impl Trees {
         roots
     }
 
-    fn scan_roots(&self, roots: &[(Arc<Root>, bool)]) -> io::Result<()> {
+    fn scan_roots(&self, roots: &[(Arc<Root>, bool)]) -> io::Result<bool> {
         let before = self.ids.load_full();
         let known: HashMap<String, String> =
             before.iter().flat_map(|ids| entries(ids)).map(|entry| (entry.digest, entry.version)).collect();
         let mut kept: HashSet<String> = HashSet::new();
-        let mut todo = Vec::new();
+        let (mut todo, mut unsettled, now) = (Vec::new(), 0_usize, SystemTime::now());
+        let answering = LazyCell::new(|| before.as_deref().map(answering).unwrap_or_default());
         for (root, can_be_read) in roots {
             let look = if *can_be_read { root.look() } else { Look::in_vain() };
             // A disk that fails, or a folder that may not be read for a while, is no reason to read everything in it again.
@@ -77,24 +80,35 @@ impl Trees {
             kept.extend(known.keys().filter(may_be_there).cloned());
             for (path, stamp) in look.files {
                 let name = root.name_of(&path);
-                if known.get(&name).is_some_and(|known| *known == stamp.to_string()) {
-                    kept.insert(name);
+                let is_known = match known.get(&name) {
+                    Some(known) if *known == stamp.to_string() => {
+                        kept.insert(name);
+                        continue;
+                    }
+                    known => known.is_some(),
+                };
+                // What is known of a file holds until it is read anew: what it answered for breaks connections meanwhile, where it is not as it was.
+                if is_known && stamp.is_fresh(now) && answering.contains(&name) {
+                    unsettled = unsettled.saturating_add(1);
                 } else {
-                    // Its folder was read in part.
-                    kept.remove(&name);
                     todo.push(Present { root: Arc::clone(root), path, stamp });
                 }
+                kept.extend(is_known.then_some(name));
             }
+        }
+        if unsettled > 0 {
+            tracing::debug!(files = unsettled, "they are being written: they are read once that has ended");
         }
         let is_as_before = kept.len() == known.len() && before.is_some();
         if todo.is_empty() && is_as_before {
-            return Ok(());
+            return Ok(unsettled > 0);
         }
         tracing::info!(new = todo.len(), kept = kept.len(), "trees are read");
         self.read_all(todo, |read| {
             // A file that cannot be read is tried in vain at each scan.
             if read.is_empty() && is_as_before { Ok(()) } else { self.show(before.as_deref(), &kept, read) }
-        })
+        })?;
+        Ok(unsettled > 0)
     }
 
     /// Reads files side by side, and shows what is there from time to time and at the end.
@@ -150,6 +164,10 @@ impl Trees {
             return Ok(None);
         }
         let holders = holders(file, &name, (&self.cache, &self.unread))?;
+        // Half of it may have been another file's.
+        if !present.root.open_file(&present.path).is_ok_and(|(_, now)| now == stamp) {
+            return Ok(None);
+        }
         let entry = BundleEntry {
             digest: name,
             name: String::new(),
@@ -174,8 +192,10 @@ fn build(before: Option<&Ids<Mmap>>, kept: &HashSet<String>, read: &[Read]) -> R
     let mut builder = IdsBuilder::new(getrandom::u64().unwrap_or_default(), CONTENT);
     if let Some(before) = before {
         let mut numbers = Vec::new();
+        let anew: HashSet<&str> = read.iter().map(|(entry, _)| entry.digest.as_str()).collect();
         for entry in entries(before) {
-            numbers.push(if kept.contains(&entry.digest) { Some(builder.bundle(&entry)?) } else { None });
+            let stays = kept.contains(&entry.digest) && !anew.contains(entry.digest.as_str());
+            numbers.push(if stays { Some(builder.bundle(&entry)?) } else { None });
         }
         for key in before.keys() {
             for found in key.candidates() {
@@ -204,6 +224,13 @@ fn build(before: Option<&Ids<Mmap>>, kept: &HashSet<String>, read: &[Read]) -> R
         }
     }
     builder.build()
+}
+
+/// The names of the files that answer for something, or hold what does.
+fn answering(ids: &Ids<Mmap>) -> HashSet<String> {
+    let numbers: HashSet<u32> =
+        ids.keys().flat_map(|key| key.candidates().map(|found| found.bundle).collect::<Vec<_>>()).collect();
+    numbers.into_iter().filter_map(|number| Some(ids.bundle(number)?.digest)).collect()
 }
 
 fn entries(ids: &Ids<Mmap>) -> impl Iterator<Item = BundleEntry> {

@@ -473,6 +473,48 @@ async fn what_was_touched_is_served_still_and_only_what_is_gone_is_not_found() {
     server.stop().await;
 }
 
+/// As `cp` and `rsync --inplace` do it.
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_package_is_written_over_in_its_place_nobody_is_told_that_it_has_nothing() {
+    if !has_tools() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
+    std::fs::create_dir_all(&work).unwrap();
+    std::fs::create_dir_all(&tree).unwrap();
+    let [stays, goes, comes] = ["aaaa0041", "aaaa0042", "aaaa0043"].map(|id| program(&work, id));
+    let (package, new) = (tree.join("packed.tar.gz"), work.join("new.tar.gz"));
+    run("tar", &["-czf", text(&package), "-C", text(&work), stays.id, goes.id]);
+    run("tar", &["-czf", text(&new), "-C", text(&work), stays.id, comes.id]);
+    let new = std::fs::read(&new).unwrap();
+    let server = Running::start_with(&folder.path().join("data"), &origins(&[&tree])).await;
+    let http = http();
+    let [of_stays, of_goes, of_comes] = [&stays, &goes, &comes].map(|it| format!("/buildid/{}/executable", it.id));
+    wait(&http, &server, &of_stays, StatusCode::OK).await;
+    let mut refused = 0_u32;
+    for length in [0, 0, new.len() / 3, new.len() / 2, new.len() - 1] {
+        std::fs::write(&package, &new[..length]).unwrap();
+        let written = Instant::now();
+        // Several scans long.
+        while written.elapsed() < Duration::from_millis(700) {
+            for path in [&of_stays, &of_goes] {
+                match http.get(server.url(path)).send().await {
+                    Ok(answer) => assert_eq!(answer.status(), StatusCode::OK, "{path} at {length} bytes"),
+                    Err(_) => refused += 1,
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    assert!(refused > 0, "nothing was asked for while it could not be had");
+    std::fs::write(&package, &new).unwrap();
+    wait(&http, &server, &of_comes, StatusCode::OK).await;
+    assert!(get(&http, &server, &of_stays).await.1 == std::fs::read(&stays.whole).unwrap());
+    assert_eq!(get(&http, &server, &of_goes).await.0, StatusCode::NOT_FOUND);
+    server.stop().await;
+}
+
 /// Debian's debuginfod, ended with the value.
 struct Debuginfod(Child);
 
