@@ -161,7 +161,7 @@ impl RunningServer {
         Self::start_on("127.0.0.1:0", data, more, environment)
     }
 
-    /// As another user, for whom alone is what it makes, as systemd's `DynamicUser=` and `UMask=0077` have it.
+    /// As another user, for whom alone is what it makes, as systemd's `User=` and `UMask=0077` have it.
     #[cfg(target_os = "linux")]
     pub fn start_as(user: u32, data: &Path) -> Self {
         Self::started(Self::command_as(user, data))
