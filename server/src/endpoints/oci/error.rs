@@ -159,7 +159,7 @@ impl From<StoreError> for OciError {
 impl From<CallerError> for OciError {
     fn from(error: CallerError) -> Self {
         match error {
-            CallerError::Refused => {
+            CallerError::Refused | CallerError::Expired => {
                 let basic = (header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"symseal\""));
                 Self::new(Code::Unauthorized, error).with_headers(HeaderMap::from_iter([basic]))
             }
