@@ -114,9 +114,9 @@ impl OciError {
         matches!(self.code, Code::InsufficientStorage)
     }
 
-    /// Whether what came is not wanted, whatever comes next: it is more than the quota, or the token holds no longer.
+    /// Whether what came is not wanted, whatever comes next: it is more than the quota or than one upload may have, or the token holds no longer.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self.code, Code::OverQuota | Code::Unauthorized)
+        matches!(self.code, Code::OverQuota | Code::TooLarge | Code::Unauthorized)
     }
 }
 
