@@ -60,7 +60,7 @@ use crate::{BlobsConfig, Config, LOG_FOLDER, LogConfig, Origins, SealRules, Serv
 const CACHE_FOLDER: &str = "cache";
 
 /// Written to an object store at each start.
-const MARK: &str = "symseal.txt";
+pub(crate) const MARK: &str = "symseal.txt";
 
 /// How long a client may take to send a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);

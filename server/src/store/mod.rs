@@ -5,6 +5,7 @@
 
 mod address;
 mod error;
+mod look;
 mod postgres;
 mod postgres_access;
 mod postgres_alerts;
@@ -13,6 +14,7 @@ mod postgres_changes;
 mod postgres_condemned;
 mod postgres_traces;
 mod rows;
+mod schema;
 mod sqlite;
 mod sqlite_alerts;
 mod sqlite_audit;
@@ -33,12 +35,14 @@ use crate::tokens::TokenInfo;
 
 pub use address::{DatabaseUrl, ParseDatabaseUrlError};
 pub(crate) use error::StoreError;
+pub(crate) use look::{Looked, NotLooked, look_at};
 use postgres::PostgresStore;
 pub(crate) use postgres_changes::ChangeSignal;
 pub(crate) use postgres_condemned::CollectorTurn;
 pub(crate) use rows::{
     AlertRow, AuditRow, BundleRow, ChangeRow, Changes, Condemned, FrameRow, Of, ReplayRow, SealRow, TraceRow, TraceRows,
 };
+pub(crate) use schema::Schema;
 use sqlite::SqliteStore;
 
 /// File name of the embedded database in the data directory.

@@ -20,7 +20,7 @@ use super::{
 use crate::tokens::TokenInfo;
 
 /// They run under a lock of the database, so that servers can start at the same time.
-static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
+pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
 
 /// Connections of one server: no hot path reads here.
 const CONNECTIONS: u32 = 8;

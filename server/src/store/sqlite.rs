@@ -23,7 +23,7 @@ use super::{
 };
 use crate::tokens::TokenInfo;
 
-static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
+pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 
 /// How long a writer waits for another before it fails.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
