@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use symseal_bundle::Scratch;
 use symseal_resolver::online::{FromEnvironment, Lock, LockMode, OnlineConfig, OnlineError, OnlineServers};
 use symseal_resolver::{NO_SERVERS, Resolver};
 
@@ -31,7 +32,7 @@ pub(crate) struct Online {
     /// Where what was pinned is written.
     lock: Option<PathBuf>,
     /// What is kept for this run alone.
-    _kept: Option<tempfile::TempDir>,
+    _kept: Option<Scratch>,
 }
 
 impl OnlineArgs {
@@ -63,10 +64,10 @@ impl OnlineArgs {
 }
 
 /// The servers. A cache that cannot be used keeps nobody from the names: what comes is kept for this run, then.
-fn open_servers(config: OnlineConfig) -> Result<(OnlineServers, Option<tempfile::TempDir>)> {
+fn open_servers(config: OnlineConfig) -> Result<(OnlineServers, Option<Scratch>)> {
     match OnlineServers::new(config.clone()) {
         Err(error @ OnlineError::Cache { .. }) => {
-            let kept = tempfile::tempdir().with_context(|| error.to_string())?;
+            let kept = Scratch::temporary().with_context(|| error.to_string())?;
             eprintln!(
                 "warning: {error}: what servers give is kept for this run alone (XDG_CACHE_HOME names another place)"
             );

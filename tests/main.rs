@@ -13,6 +13,7 @@ mod explain;
 mod export;
 #[path = "../registry/tests/front/mod.rs"]
 mod front;
+mod killed_build;
 mod live;
 mod log_server;
 mod memory;

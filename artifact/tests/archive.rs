@@ -104,6 +104,8 @@ fn each_compression_gives_the_same_members() {
         ("xz", "xz -9e --check=sha256 --block-size=100000 -c all.tar", "blocks.xz"),
         ("xz", "(head -c 100000 all.tar | xz -c; tail -c +100001 all.tar | xz -c)", "two.xz"),
         ("xz", "xz --x86 --lzma2=dict=16MiB -c all.tar", "x86.xz"),
+        ("xz", "xz --format=lzma -c all.tar", "lzma"),
+        ("xz", "xz --format=lzma -9 -c <all.tar", "stream.lzma"),
         ("zstd", "zstd -19 --check -c all.tar", "zst"),
         ("zstd", "zstd --ultra -22 --long=27 -c all.tar", "long.zst"),
         ("zstd", "(head -c 100000 all.tar | zstd -c; tail -c +100001 all.tar | zstd -c --no-check)", "two.zst"),

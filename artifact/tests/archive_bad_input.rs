@@ -25,6 +25,7 @@ fn inputs(folder: &Path) -> Vec<(String, Vec<u8>)> {
         ("tar", "pax.tar", "tar --sparse --format=pax -cf pax.tar d"),
         ("gzip", "gz.tgz", "tar -czf gz.tgz d"),
         ("xz", "xz.txz", "tar -cJf xz.txz d"),
+        ("xz", "lzma.tlz", "tar -c d | xz --format=lzma -c >lzma.tlz"),
         ("zstd", "zstd.tzst", "tar -c d | zstd -c >zstd.tzst"),
         ("bzip2", "bz2.tbz", "tar -cjf bz2.tbz d"),
         ("zip", "zip.zip", "zip -q -r zip.zip d"),

@@ -47,6 +47,14 @@ fn debian_packages_of_every_compression_give_their_files() {
         folder.path(),
     );
     assert_same("bzip2.ddeb", &read_file(&folder.path().join("bzip2.ddeb")).0, &within("bzip2.ddeb", &files));
+    if have("xz") {
+        // As dpkg packed before xz was there.
+        shell(
+            "bunzip2 data.tar.bz2 && xz --format=lzma data.tar && ar rc lzma.deb debian-binary control.tar.gz data.tar.lzma",
+            folder.path(),
+        );
+        assert_same("lzma.deb", &read_file(&folder.path().join("lzma.deb")).0, &within("lzma.deb", &files));
+    }
     // A package within an archive is one level; what is compressed in it by itself is unpacked still.
     if have("zip") {
         shell("zip -q release.zip xz.deb zstd.deb", folder.path());
@@ -115,6 +123,7 @@ fn rpm_packages_of_every_compression_give_their_files() {
         ("xz.rpm", "w6.xzdio"),
         ("zstd.rpm", "w19.zstdio"),
         ("bzip2.rpm", "w9.bzdio"),
+        ("lzma.rpm", "w5.lzdio"),
         ("none.rpm", "w.ufdio"),
     ] {
         build_rpm(folder.path(), name, payload);

@@ -83,7 +83,6 @@ fn archives_and_disk_images_of_kinds_that_are_not_read_are_named_and_fail_a_stri
     let member = release.path("full.so");
     let from = text(release.dir.path());
     let made: Vec<(&str, &str, Option<PathBuf>, Vec<&str>)> = vec![
-        ("x.tar.lzma", "LZMA", tool("bsdtar"), vec!["--lzma", "-cf", "OUT", "-C", from, "full.so"]),
         ("x.tar.lz", "lzip", Some(bsdtar.clone()), vec!["--lzip", "-cf", "OUT", "-C", from, "full.so"]),
         ("x.tar.lz4", "LZ4", tool("lz4"), vec!["-q", "-f", text(&member), "OUT"]),
         ("x.iso", ".iso", Some(bsdtar), vec!["--format", "iso9660", "-cf", "OUT", "-C", from, "full.so"]),

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use globset::{Glob, GlobSet};
 use symseal_bundle::oci::Descriptor;
-use symseal_bundle::{Digest, LayoutDir};
+use symseal_bundle::{Digest, LayoutDir, Scratch};
 use symseal_registry::{Elsewhere, PushReport};
 
 use self::place::{Listed, Place, is_silence};
@@ -223,7 +223,7 @@ async fn bring(
         }
         (Place::Registry { reference: from, repository, options, .. }, Place::Registry { .. }) => {
             let to = destination.at(tag, &digest)?;
-            let staging = tempfile::tempdir().context("a directory for manifests")?;
+            let staging = Scratch::temporary().context("a directory for manifests")?;
             let layout = LayoutDir::create(staging.path().join("layout"))?;
             let staged = symseal_registry::stage(repository, &digest, referrers, &layout).await;
             let staged = staged.map_err(registry_client::told)?;

@@ -12,7 +12,7 @@ use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 use symseal_builder::{BuildError, Built, Options, SymbolBundleBuilder};
 use symseal_bundle::subject::attach_subject;
-use symseal_bundle::{Digest, LayoutDir};
+use symseal_bundle::{Digest, LayoutDir, Scratch};
 use symseal_registry::Elsewhere;
 use symseal_sealer::KeySource;
 
@@ -118,7 +118,7 @@ pub fn run(args: &Args) -> Result<Answer> {
 }
 
 fn build(args: &Args, destination: &Destination, sealer: Option<&Sealer>) -> Result<Answer> {
-    let folder = tempfile::tempdir().context("no temporary directory for the bundle")?;
+    let folder = Scratch::temporary().context("no temporary directory for the bundle")?;
     let root = folder.path().join("bundle");
     let mut built = match build_into(args, &root) {
         Ok(built) => built,

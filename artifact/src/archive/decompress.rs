@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bzip2::bufread::BzDecoder;
 use flate2::bufread::GzDecoder;
-use lzma_rust2::XzReader;
+use lzma_rust2::{LzmaReader, XzReader};
 
 use super::error::{ArchiveError, LimitKind};
 use super::kind::ArchiveKind;
@@ -150,15 +150,21 @@ pub(super) fn unpack<'a>(
     let decoder: Box<dyn Read + 'a> = match kind {
         ArchiveKind::Gzip => Box::new(Parts::<_, GzDecoder<_>>::new(input)),
         ArchiveKind::Bzip2 => Box::new(Parts::<_, BzDecoder<_>>::new(input)),
-        ArchiveKind::Xz => {
-            let kib = u32::try_from((MAX_WINDOW_BYTES >> 10).saturating_add(XZ_OVERHEAD_KIB)).unwrap_or(u32::MAX);
-            Box::new(XzReader::new_mem_limit(input, true, kib))
-        }
+        ArchiveKind::Xz => Box::new(XzReader::new_mem_limit(input, true, lzma_kib())),
+        ArchiveKind::Lzma => match LzmaReader::new_mem_limit(input, lzma_kib(), None) {
+            Ok(decoder) => Box::new(decoder),
+            Err(error) => Box::new(Refused(Some(error))),
+        },
         ArchiveKind::Zstd => zstd_decoder(input),
         // No compression: the bytes as they are.
         ArchiveKind::Tar | ArchiveKind::Zip | ArchiveKind::Ar | ArchiveKind::Rpm | ArchiveKind::Cab => Box::new(input),
     };
     Unpacked::new(decoder, ratio, account, archive)
+}
+
+/// What decoders of LZMA may take, in KiB.
+fn lzma_kib() -> u32 {
+    u32::try_from((MAX_WINDOW_BYTES >> 10).saturating_add(XZ_OVERHEAD_KIB)).unwrap_or(u32::MAX)
 }
 
 /// A decoder of one gzip member or one bzip2 stream; a file may hold several in a row (`pigz -i`, `pbzip2`, Alpine's apk).
@@ -233,10 +239,8 @@ fn zstd_decoder<'a, R: BufRead + 'a>(input: R) -> Box<dyn Read + 'a> {
 }
 
 /// A decoder that could not be made: its first read says why.
-#[cfg(feature = "zstd-c")]
 struct Refused(Option<io::Error>);
 
-#[cfg(feature = "zstd-c")]
 impl Read for Refused {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         Err(self.0.take().unwrap_or_else(|| io::ErrorKind::OutOfMemory.into()))

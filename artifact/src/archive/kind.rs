@@ -19,6 +19,8 @@ pub enum ArchiveKind {
     Zstd,
     /// A bzip2 stream of a tar or of one file.
     Bzip2,
+    /// An LZMA stream in the format before xz, of a tar or of one file: packages of 2009 and older.
+    Lzma,
     /// A Microsoft cabinet.
     Cab,
 }
@@ -26,7 +28,7 @@ pub enum ArchiveKind {
 impl ArchiveKind {
     /// Whether this is one compressed stream rather than a container of members.
     pub fn is_compression(self) -> bool {
-        matches!(self, Self::Gzip | Self::Xz | Self::Zstd | Self::Bzip2)
+        matches!(self, Self::Gzip | Self::Xz | Self::Zstd | Self::Bzip2 | Self::Lzma)
     }
 
     /// The kind's usual name.
@@ -40,6 +42,7 @@ impl ArchiveKind {
             Self::Xz => "xz",
             Self::Zstd => "zstd",
             Self::Bzip2 => "bzip2",
+            Self::Lzma => "lzma",
             Self::Cab => "cabinet",
         }
     }
@@ -51,6 +54,7 @@ impl ArchiveKind {
             Self::Xz => Some(".xz"),
             Self::Zstd => Some(".zst"),
             Self::Bzip2 => Some(".bz2"),
+            Self::Lzma => Some(".lzma"),
             Self::Tar | Self::Zip | Self::Ar | Self::Rpm | Self::Cab => None,
         }
     }
@@ -90,6 +94,7 @@ pub fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
         // "BZh" is text as well: the level and the first block's or the end's magic value follow.
         Some(ArchiveKind::Bzip2) if !is_bzip2(head) => None,
         Some(kind) => Some(kind),
+        None if is_lzma(head) => Some(ArchiveKind::Lzma),
         None => head.first_chunk::<TAR_BLOCK>().filter(|block| is_tar_header(block)).map(|_| ArchiveKind::Tar),
     }
 }
@@ -118,7 +123,7 @@ pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
     let known = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, name)| *name);
     // Cabinets that are read have four zero bytes there.
     let known = known.filter(|_| archive_kind(head).is_none());
-    known.or_else(|| is_lzma(head).then_some("a file packed with LZMA in its old format (.lzma)")).or_else(|| {
+    known.or_else(|| {
         is_zip_behind_a_line(head).then_some("a zip archive behind a line that names its interpreter (such as .pyz)")
     })
 }
@@ -219,6 +224,8 @@ mod tests {
             (b"\x28\xb5\x2f\xfd", Some(ArchiveKind::Zstd)),
             (b"BZh91AY&SY", Some(ArchiveKind::Bzip2)),
             (b"MSCF\0\0\0\0\x59", Some(ArchiveKind::Cab)),
+            (b"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30", Some(ArchiveKind::Lzma)),
+            (b"]\0\0\x81\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30", None),
             (b"BZh is text", None),
             (b"\x7fELF", None),
             (b"", None),
@@ -235,7 +242,6 @@ mod tests {
             (b"xar!\0\x1c", Some(".pkg")),
             (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", Some(".msi")),
             (b"hsqs\x07", Some("snap")),
-            (b"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30", Some(".lzma")),
             (b"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\x01", None),
             (b"]\0\0\x81\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30", None),
             (b"#!/usr/bin/env python3\nPK\x03\x04", Some(".pyz")),

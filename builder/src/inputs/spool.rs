@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use symseal_bundle::ingest::temporary_directory;
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, Measured, measure_reader};
-use symseal_bundle::{Digest, LayoutDir};
+use symseal_bundle::{Digest, LayoutDir, Scratch};
 
 use super::file_bytes::FileBytes;
 use crate::error::{BuildError, io_error};
@@ -21,8 +20,7 @@ use crate::error::{BuildError, io_error};
 #[derive(Debug)]
 pub(crate) struct Spool {
     parent: PathBuf,
-    /// With what shows others that it is in use.
-    directory: Mutex<Option<(Option<File>, PathBuf)>>,
+    directory: Mutex<Option<Scratch>>,
 }
 
 impl Spool {
@@ -73,14 +71,12 @@ impl Spool {
 
     fn directory(&self) -> Result<PathBuf, BuildError> {
         let mut made = self.directory.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, directory)) = &*made {
-            return Ok(directory.clone());
+        if let Some(scratch) = &*made {
+            return Ok(scratch.path().to_owned());
         }
         fs::create_dir_all(&self.parent).map_err(io_error("create the directory", &self.parent))?;
-        let (held, directory) =
-            temporary_directory(&self.parent).map_err(io_error("create a directory in", &self.parent))?;
-        *made = Some((held, directory.clone()));
-        Ok(directory)
+        let scratch = Scratch::beside(&self.parent).map_err(io_error("create a directory in", &self.parent))?;
+        Ok(made.insert(scratch).path().to_owned())
     }
 }
 
@@ -139,15 +135,5 @@ impl Read for Copied<'_> {
             return Err(io::ErrorKind::Other.into());
         }
         Ok(read)
-    }
-}
-
-impl Drop for Spool {
-    fn drop(&mut self) {
-        let directory = self.directory.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, directory)) = directory.take() {
-            // What is left behind is only untidy: readers ignore `ingest/`.
-            let _ = fs::remove_dir_all(directory);
-        }
     }
 }

@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::scratch;
+
 /// Makes names of one process differ.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
@@ -26,54 +28,23 @@ pub(crate) fn temporary_file(ingest: &Path) -> io::Result<(File, PathBuf)> {
     }
 }
 
-/// A new directory in `parent` that nobody else may look into, held as long as the file is open; none where directories
-/// cannot be opened.
-///
-/// # Errors
-/// What the system says where the directory cannot be made.
-pub fn temporary_directory(parent: &Path) -> io::Result<(Option<File>, PathBuf)> {
-    loop {
-        let path = parent.join(format!("symseal-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
-        match create_private(&path) {
-            Ok(()) => {
-                let directory = File::open(&path).ok();
-                if directory.as_ref().is_none_or(|directory| hold(directory, &path)) {
-                    return Ok((directory, path));
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-#[cfg(unix)]
-fn create_private(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().mode(0o700).create(path)
-}
-
-#[cfg(not(unix))]
-fn create_private(path: &Path) -> io::Result<()> {
-    fs::create_dir(path)
-}
-
 /// Whether the file is ours and still at its path.
-fn hold(file: &File, path: &Path) -> bool {
-    // A file system without locks keeps its orphans: nothing can be said about them there.
-    let _ = file.try_lock();
+pub(crate) fn hold(file: &File, path: &Path) -> bool {
+    // Whoever takes it for an orphan holds it until it is gone. A file system without locks keeps its orphans: nothing can be said about
+    // them there.
+    let _ = file.lock();
     path.exists()
 }
 
-/// Removes what dead writers left in `ingest`. Best effort: what is left is only untidy, as readers ignore it.
+/// Removes the files that dead writers left in `ingest`. Best effort: what is left is only untidy, as readers ignore it.
 pub(crate) fn remove_orphans(ingest: &Path) {
+    scratch::remove_abandoned(ingest);
     let Ok(entries) = fs::read_dir(ingest) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
-        let is_ours = entry.file_name().to_string_lossy().ends_with(".tmp")
-            || entry.file_name().to_string_lossy().starts_with("symseal-");
-        if is_ours && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
-            let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+        let file = path.extension().filter(|extension| *extension == "tmp").and_then(|_| File::open(&path).ok());
+        if file.is_some_and(|file| file.try_lock().is_ok()) {
+            let _ = fs::remove_file(&path);
         }
     }
 }
@@ -81,22 +52,23 @@ pub(crate) fn remove_orphans(ingest: &Path) {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn what_a_dead_writer_left_goes_and_what_is_written_stays() {
         let dir = tempfile::tempdir().unwrap();
         let (file, written) = temporary_file(dir.path()).unwrap();
-        let (held, directory) = temporary_directory(dir.path()).unwrap();
+        let scratch = Scratch::beside(dir.path()).unwrap();
         let (dead, left) = temporary_file(dir.path()).unwrap();
-        let (gone, spool) = temporary_directory(dir.path()).unwrap();
-        fs::write(spool.join("member"), b"bytes").unwrap();
+        let gone = dir.path().join("symseal-scratch-99999999-0");
+        fs::create_dir(&gone).unwrap();
         fs::write(dir.path().join("another's"), b"bytes").unwrap();
-        drop((dead, gone));
+        drop(dead);
         remove_orphans(dir.path());
-        assert!(written.exists() && directory.exists() && dir.path().join("another's").exists());
-        assert!(!left.exists() && !spool.exists());
-        drop((file, held));
+        assert!(written.exists() && scratch.path().exists() && dir.path().join("another's").exists());
+        assert!(!left.exists() && !gone.exists());
+        drop(file);
         remove_orphans(dir.path());
-        assert!(!written.exists() && !directory.exists());
+        assert!(!written.exists());
     }
 }

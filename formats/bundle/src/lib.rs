@@ -24,7 +24,7 @@ mod digest;
 pub mod disclosure;
 pub mod frame_proof;
 pub mod index;
-pub mod ingest;
+mod ingest;
 pub mod join;
 mod layout;
 pub mod loose;
@@ -35,6 +35,7 @@ pub mod oci;
 pub mod page_hashes;
 pub mod pages;
 pub mod pieces;
+mod scratch;
 mod seals;
 pub mod sources;
 mod staging;
@@ -52,6 +53,7 @@ pub use index::{
 };
 pub use layout::{BlobWriter, LayoutDir, LayoutError, is_tag};
 pub use module_facts::{ModuleFacts, TableFacts};
+pub use scratch::Scratch;
 pub use seals::{FoundSeals, MAX_SEAL_BYTES};
 pub use staging::Staging;
 

@@ -1,10 +1,9 @@
 //! An unfinished bundle beside the layout that it will belong to: what comes to nothing leaves the layout as it was.
 
-use std::fs::{self, File};
-use std::path::PathBuf;
+use std::fs;
 
-use crate::ingest;
 use crate::layout::{LayoutDir, LayoutError, io_error};
+use crate::scratch::Scratch;
 
 /// A layout of its own in another one's `ingest/`, on the same file system, for a bundle in the making. Dropped before
 /// [`Staging::commit`] it leaves nothing; what a dead process left there is removed when somebody opens the layout to write.
@@ -12,9 +11,7 @@ use crate::layout::{LayoutDir, LayoutError, io_error};
 pub struct Staging {
     target: LayoutDir,
     layout: LayoutDir,
-    directory: PathBuf,
-    /// Shows others that the directory is in use.
-    _held: Option<File>,
+    _scratch: Scratch,
 }
 
 impl Staging {
@@ -25,17 +22,9 @@ impl Staging {
     pub fn new(target: &LayoutDir) -> Result<Self, LayoutError> {
         let parent = target.ingest();
         fs::create_dir_all(&parent).map_err(io_error("create the directory", &parent))?;
-        let (held, directory) =
-            ingest::temporary_directory(&parent).map_err(io_error("create a directory in", &parent))?;
-        let made = LayoutDir::create(directory.join("bundle")).map(|layout| layout.beside(target));
-        match made {
-            Ok(layout) => Ok(Self { target: target.clone(), layout, directory, _held: held }),
-            Err(error) => {
-                // The error that matters is the first one.
-                let _ = fs::remove_dir_all(&directory);
-                Err(error)
-            }
-        }
+        let scratch = Scratch::beside(&parent).map_err(io_error("create a directory in", &parent))?;
+        let layout = LayoutDir::create(scratch.path().join("bundle"))?.beside(target);
+        Ok(Self { target: target.clone(), layout, _scratch: scratch })
     }
 
     /// Where to write. A blob that the target has already, and sound, is not written again.
@@ -58,13 +47,6 @@ impl Staging {
             self.target.add_to_index(descriptor, tag.as_deref())?;
         }
         Ok(())
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        // What is left behind is only untidy: readers ignore `ingest/`.
-        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -129,6 +129,8 @@ pub(crate) struct TreeCounts {
     pub(crate) keys: u32,
     /// Members of archives that were passed over as bombs since the start.
     pub(crate) bombs: u64,
+    /// Other members of archives that were passed over since the start.
+    pub(crate) passed_over: u64,
     /// Archives that were not read to their end since the start.
     pub(crate) broken_off: u64,
 }
@@ -227,9 +229,9 @@ impl Trees {
 
     /// How much there is.
     pub(crate) fn counts(&self) -> TreeCounts {
-        let (ids, (bombs, broken_off)) = (self.ids.load(), self.unread.counts());
+        let (ids, [bombs, passed_over, broken_off]) = (self.ids.load(), self.unread.counts());
         let (files, keys) = ids.as_ref().map_or((0, 0), |ids| (ids.bundle_count(), ids.key_count()));
-        TreeCounts { files, keys, bombs, broken_off }
+        TreeCounts { files, keys, bombs, passed_over, broken_off }
     }
 }
 

@@ -86,23 +86,29 @@ fn limits() -> Limits {
 pub(super) struct Unread {
     /// Members that were passed over, as they unpack to far more than they are.
     bombs: AtomicU64,
+    /// Other members that were passed over: packed in a way that is not read, archives too deep in others, damaged ones.
+    passed_over: AtomicU64,
     /// Archives that were not read to their end: a bomb in front of other members, damage, another limit.
     archives: AtomicU64,
 }
 
 impl Unread {
-    /// Bombs, and archives that were not read to their end.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        (self.bombs.load(Ordering::Relaxed), self.archives.load(Ordering::Relaxed))
+    /// Bombs, other members that were passed over, and archives that were not read to their end.
+    pub(super) fn counts(&self) -> [u64; 3] {
+        [&self.bombs, &self.passed_over, &self.archives].map(|count| count.load(Ordering::Relaxed))
     }
 
-    /// Counts the bombs of an archive, and names them in the log.
+    /// Counts what of an archive is not served though it might be looked for, and names it in the log.
     fn note(&self, archive: &str, report: &ArchiveReport) {
         for PassedOver { path, reason } in &report.passed_over {
-            if matches!(reason, PassedOverReason::Bomb { .. }) {
-                let member = path.strip_prefix(ARCHIVE).map_or(path.as_str(), |path| path.trim_start_matches("!/"));
-                tracing::warn!(file = archive, member, %reason, "a member is not served: the others are");
+            match reason {
+                // Its members are no modules.
+                PassedOverReason::StaticLibrary => continue,
+                PassedOverReason::Bomb { .. } => {}
+                _ => drop(self.passed_over.fetch_add(1, Ordering::Relaxed)),
             }
+            let member = path.strip_prefix(ARCHIVE).map_or(path.as_str(), |path| path.trim_start_matches("!/"));
+            tracing::warn!(file = archive, member, %reason, "a member is not served: the others are");
         }
         self.bombs.fetch_add(report.bombs.into(), Ordering::Relaxed);
     }

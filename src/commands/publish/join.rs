@@ -8,7 +8,7 @@ use serde_json::json;
 use symseal_bundle::join::join;
 use symseal_bundle::oci::{self, Descriptor};
 use symseal_bundle::subject::with_subject;
-use symseal_bundle::{Digest, LayoutDir, SymbolIndex, compose};
+use symseal_bundle::{Digest, LayoutDir, Scratch, SymbolIndex, compose};
 use symseal_registry::{Elsewhere, Reference};
 use symseal_sealer::load_trust;
 
@@ -55,7 +55,7 @@ pub(super) fn run(
     if let Some(subject) = &destination.subject {
         composed = with_subject(composed, subject)?;
     }
-    let folder = tempfile::tempdir().context("no temporary directory for the joined bundle")?;
+    let folder = Scratch::temporary().context("no temporary directory for the joined bundle")?;
     let layout = LayoutDir::create(folder.path().join("bundle"))?;
     let small = [oci::EMPTY_JSON, &composed.symbol_index, &composed.image_index];
     let manifests = composed.manifests.iter().chain(&joined.page_hashes).chain(&joined.sources).map(Vec::as_slice);

@@ -46,15 +46,17 @@ pub(super) enum Packing {
     Bzip2,
     Xz,
     Zstd,
+    Lzma,
 }
 
-const NAMES: [(Packing, &str); 6] = [
+const NAMES: [(Packing, &str); 7] = [
     (Packing::Stored, "stored"),
     (Packing::Deflate, "deflate"),
     (Packing::Gzip, "gzip"),
     (Packing::Bzip2, "bzip2"),
     (Packing::Xz, "xz"),
     (Packing::Zstd, "zstd"),
+    (Packing::Lzma, "lzma"),
 ];
 
 /// A payload while it is read.
@@ -76,6 +78,7 @@ impl Payload {
             ArchiveKind::Bzip2 => Packing::Bzip2,
             ArchiveKind::Xz => Packing::Xz,
             ArchiveKind::Zstd => Packing::Zstd,
+            ArchiveKind::Lzma => Packing::Lzma,
             ArchiveKind::Zip | ArchiveKind::Ar | ArchiveKind::Rpm | ArchiveKind::Cab => return None,
         };
         Some(Self { packing, start, packed, at })
@@ -121,6 +124,7 @@ impl Reach {
             Packing::Bzip2 => ArchiveKind::Bzip2,
             Packing::Xz => ArchiveKind::Xz,
             Packing::Zstd => ArchiveKind::Zstd,
+            Packing::Lzma => ArchiveKind::Lzma,
         };
         // What stands before the place for the decoder to see.
         let (restart, head) = match self.packing {
@@ -220,7 +224,7 @@ mod tests {
             let reach = Reach { packing, start: 1, packed: u64::MAX, before: 3, size: 4 };
             assert_eq!(reach.to_string().parse(), Ok(reach));
         }
-        for text in ["", "xz", "xz 1 2 3", "xz 1 2 3 4 5", "lzma 1 2 3 4", "xz 1 2 3 -4", "xz  1 2 3 4"] {
+        for text in ["", "xz", "xz 1 2 3", "xz 1 2 3 4 5", "lzo 1 2 3 4", "xz 1 2 3 -4", "xz  1 2 3 4"] {
             assert!(text.parse::<Reach>().is_err(), "{text}");
         }
     }

@@ -43,8 +43,8 @@ fn payload(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read, header: &
     let read = input.take(cpio::MAGIC_BYTES as u64).read_to_end(&mut magic);
     read.map_err(|error| walk.account.halt(&inside.label, "a payload", &error))?;
     if !cpio::is_magic(&magic) {
-        // A delta RPM, or packed with LZMA as in 2009.
-        let what = "an RPM payload that is no cpio archive packed with gzip, xz, zstd or bzip2";
+        // A delta RPM.
+        let what = "an RPM payload that is no cpio archive packed with gzip, xz, zstd, bzip2 or LZMA";
         walk.report.pass_over(inside.label.clone(), PassedOverReason::Unsupported(what.to_owned()));
         return Ok(());
     }
