@@ -10,6 +10,7 @@ pub mod commands;
 mod cut_files;
 mod data_owner;
 pub mod demo;
+mod doctor;
 pub mod exit;
 mod frames;
 mod heap;
