@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use symseal_module::Avma;
 use symseal_module::escape::escape;
 use symseal_process::{
-    IdentifiedBy, JitMaps, Mapping, ProcessModule, executable_of, modules_in, proc_maps, read_memory, tasks,
+    IdentifiedBy, JitMaps, Mapping, ProcessModule, executable_of, living, modules_in, proc_maps, read_memory, tasks,
     thread_name, vdso_bytes,
 };
 use symseal_trace::{Trace, TraceBegin, TraceEnd, TraceModule, TraceSample, Uuid, rfc3339_utc};
@@ -103,7 +103,8 @@ fn sample_all(
     copy_bytes: u64,
 ) -> Result<(Vec<TraceSample>, u64), CaptureError> {
     // A process that is killed meanwhile has no memory: the samples so far are still true.
-    let read = |address: Avma, out: &mut [u8]| read_memory(pid, address, out).unwrap_or(0);
+    let living = living(pid);
+    let read = |address: Avma, out: &mut [u8]| read_memory(living, address, out).unwrap_or(0);
     let mut copier = StackCopier::new(mappings, copy_bytes, read);
     let mut samples = Vec::with_capacity(stopped.threads().len());
     let mut lost = 0u64;

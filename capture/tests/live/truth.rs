@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use symseal_capture::{Options, capture};
 use symseal_module::Avma;
-use symseal_trace::{IdentifiedBy, Trace};
+use symseal_trace::{IdentifiedBy, StackSegment, Trace};
 
-use crate::child::PATTERN_WORDS;
+use crate::child::{FULL_OF, PATTERN_WORDS};
 use crate::spawn::{Running, ptrace_allowed};
 
 /// `thread number 0xaddress`
@@ -98,6 +98,44 @@ fn the_stack_that_a_signal_interrupted_is_captured_beside_the_handlers() {
     assert_eq!(sample.stacks.len(), 2);
     assert!(sample.stacks[0].end() <= address || address < sample.stacks[0].start);
     check_pattern(&trace, thread, number, address);
+}
+
+#[test]
+fn a_stack_that_overflowed_is_captured_from_where_it_begins() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, lines) = Running::start("overflow");
+    let trace = child.capture();
+    let thread: u32 = lines[0].parse().unwrap();
+    let sample = trace.samples.iter().find(|sample| sample.thread == thread).unwrap();
+    let words =
+        |segment: &StackSegment| segment.bytes.chunks_exact(8).filter(|word| **word == FULL_OF.to_le_bytes()).count();
+    let overflowed = sample.stacks.iter().max_by_key(|segment| words(segment)).unwrap();
+    assert_eq!(overflowed.start, overflowed.mapping_start);
+    assert!(words(overflowed) > 7000 && overflowed.bytes.len() == 1 << 16, "{}", words(overflowed));
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_captured() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, lines) = Running::start("first-thread-ended");
+    let process: u32 = lines[0].parse().unwrap();
+    assert_ne!(process, child.pid());
+    let trace = capture(process, &Options::default()).unwrap();
+    let (thread, number, address) = report(&lines[1]);
+    let threads: Vec<u32> = trace.samples.iter().map(|sample| sample.thread).collect();
+    assert_eq!((threads, trace.end.lost), (vec![thread], 0));
+    check_pattern(&trace, thread, number, address);
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(trace.begin.executable.as_deref(), own.to_str());
+    assert!(trace.begin.build_id.is_some() && trace.modules.iter().any(|module| module.path == "[vdso]"));
+    let identity = symseal_process::identity_of(process).unwrap();
+    assert!(identity.started != 0 && identity.stack != 0, "{identity:?}");
+    let modules = symseal_process::modules_of(process).unwrap();
+    assert!(modules.iter().all(|module| module.is_vdso() || symseal_process::open_module(process, module).is_ok()));
 }
 
 #[test]
