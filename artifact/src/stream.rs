@@ -83,7 +83,7 @@ pub struct StreamStatistics {
     pub inlines: u64,
     /// Bytes of executable sections.
     pub text_bytes: u64,
-    /// Bytes of them that lie in a record.
+    /// Bytes of them that lie in a record with a name.
     pub covered_bytes: u64,
     /// Bytes of DWARF after decompression.
     pub dwarf_bytes: u64,
@@ -332,7 +332,10 @@ pub(crate) fn finish(functions: Vec<FunctionRecord>, work: Work, mut statistics:
         *statistics.functions.entry(function.source).or_default() += 1;
         statistics.rows += function.rows.len() as u64;
         statistics.inlines += function.inlines.len() as u64;
-        statistics.covered_bytes += function.size;
+        // A start without a name names nothing.
+        if function.source != SymbolSource::FunctionStarts {
+            statistics.covered_bytes += function.size;
+        }
     }
     let Work { strings, skipped, sources, missing_split, .. } = work;
     statistics.skipped = skipped;

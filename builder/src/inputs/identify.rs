@@ -112,9 +112,8 @@ fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
     };
     match object.kind() {
         ObjectKind::Executable | ObjectKind::Shared | ObjectKind::DebugCompanion => {}
-        ObjectKind::Relocatable
-            if matches!(object.id_kind(), IdKind::GnuBuildId | IdKind::LongBuildId) || is_kernel_module(object) => {}
-        // Split DWARF has no other kind.
+        ObjectKind::Relocatable if is_loaded(object) => {}
+        // Split DWARF has no other kind; with `-gsplit-dwarf=single` it stays in what the linker was given.
         _ if object.split_kind().is_some() => return Ok(()),
         ObjectKind::Relocatable => return other(reason::OBJECT),
         ObjectKind::Core => return other(reason::CORE),
@@ -137,8 +136,17 @@ fn is_kernel_module(object: &ObjectFile<'_>) -> bool {
     object.is_kernel_module() && !object.is_data_alone()
 }
 
+/// Whether a relocatable object file is one that is loaded as it is.
+fn is_loaded(object: &ObjectFile<'_>) -> bool {
+    matches!(object.id_kind(), IdKind::GnuBuildId | IdKind::LongBuildId) || is_kernel_module(object)
+}
+
 fn is_binary(object: &ObjectFile<'_>) -> bool {
-    object.is_executable() || object.kind() == ObjectKind::Relocatable && (object.has_code() || object.is_data_alone())
+    let is_input_of_linker = object.split_kind().is_some() && !is_loaded(object);
+    object.is_executable()
+        || object.kind() == ObjectKind::Relocatable
+            && !is_input_of_linker
+            && (object.has_code() || object.is_data_alone())
 }
 
 /// The units that a file asks for. Skeletons take their addresses from `.debug_addr`: without it there are none, and

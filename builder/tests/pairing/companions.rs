@@ -1,9 +1,41 @@
 //! What debug information refers to: split DWARF, and what dwz moved out.
 
 use super::{module, paired, text};
-use crate::inputs::{SOURCE, builder, fixtures, report, run, tool};
+use crate::inputs::{SOURCE, build, builder, fixtures, report, run, tool};
 use symseal_builder::{NamedBy, PairedBy, PairedRole};
-use symseal_bundle::{DebugInfo, LayoutDir};
+use symseal_bundle::verify::verify_contents;
+use symseal_bundle::{Bundle, DebugInfo, LayoutDir};
+
+/// `-gsplit-dwarf=single` leaves it in the object that the linker reads, which is no module for that.
+#[test]
+fn split_dwarf_in_objects_of_the_linker_is_paired_by_unit() {
+    let Some(clang) = tool("clang-19").or_else(|| tool("clang")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("a.c"), SOURCE).unwrap();
+    std::fs::write(at("other.c"), "int other(int x) { return x; }\n").unwrap();
+    for name in ["a", "other"] {
+        let (source, object) = (at(&format!("{name}.c")), at(&format!("{name}.o")));
+        // The linker gives the program its id.
+        run(&clang, &["-c", "-g", "-gsplit-dwarf=single", "-fPIC", "-O1", "-o", text(&object), text(&source)]);
+    }
+    run(&clang, &["-shared", "-Wl,--build-id", "-o", text(&at("a.so")), text(&at("a.o"))]);
+    let found = report(&[at("a.so"), at("a.o"), at("other.o")]);
+    let [one] = found.modules.as_slice() else { panic!("{:?}", found.modules) };
+    assert_eq!(paired(one), [("a.o", PairedRole::SplitDwarf, Some(PairedBy::DwoId))]);
+    assert!(one.missing.is_empty() && one.functions["dwarf"] > 0, "{one:?}");
+    let [loose] = found.debug_files_without_binaries.as_slice() else { panic!("{found:?}") };
+    assert!(loose.place.ends_with("other.o"));
+
+    // Built, checked whole, and made again from what lies in it.
+    let layout = LayoutDir::create(at("bundle")).unwrap();
+    let built = build(&[at("a.so"), at("a.o")], &layout).unwrap();
+    let bundle = Bundle::open(layout, Some(&built.digest)).unwrap();
+    let identify =
+        |bytes: &[u8]| symseal_artifact::ReleaseFile::parse(bytes).map(|file| file.debug_ids()).unwrap_or_default();
+    let contents = verify_contents(&bundle, &identify);
+    assert!(contents.holds(), "{:#?}", contents.checks);
+}
 
 #[test]
 fn split_dwarf_is_paired_by_unit_and_a_stale_file_is_a_mismatch() {

@@ -204,7 +204,7 @@ pub struct ModuleStatistics {
     pub inline_sites: u64,
     /// Bytes of code.
     pub text_bytes: u64,
-    /// Bytes of code that a function covers.
+    /// Bytes of code that a function with a name covers.
     pub covered_bytes: u64,
     /// Rows of the unwind table.
     pub unwind_rows: u64,

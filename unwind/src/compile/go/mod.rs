@@ -6,10 +6,10 @@
 //!
 //! * amd64: CFA = rsp + *d* + 8; return address = [CFA − 8];
 //! * 386: CFA = esp + *d* + 4; return address = [CFA − 4];
-//! * arm64: CFA = sp + *d*; return address = [sp] where *d* > 0, else lr.
+//! * arm64, arm, riscv64, mips: CFA = sp + *d*; return address = [sp] where *d* > 0, else in the link register.
 //!
 //! Go's functions keep no registers for their callers but the frame pointer, and that of the goroutine, which is the same in all of one stack. On amd64 the frame pointer is at CFA − 16 if the function began by pushing it;
-//! else, while the stack pointer has moved, it is not told; nor is it on 386.
+//! else, while the stack pointer has moved, it is not told; nor is it on the others.
 //!
 //! The register of the goroutine is not told where it is not the goroutine's: on amd64 before Go 1.17, and in functions that C enters
 //! by, whose callers have in it what they like. Assembler code of ABI0 on amd64, as in `crypto`, may use it for other things before
@@ -56,12 +56,7 @@ const OF_PROGRAMS_WITH_C: &[u8] = b"crosscall2";
 
 /// The table of a program of Go; `None` where there is none that can be read.
 pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
-    if has_table(input) { place::open(input) } else { None }
-}
-
-/// Whether there is one, of a processor of which it is read.
-fn has_table(input: &Input<'_>) -> bool {
-    input.pclntab.is_some() && matches!(input.arch, Arch::X86_64 | Arch::I686 | Arch::Aarch64)
+    place::open(input)
 }
 
 /// Adds the rules of the functions of which `.debug_frame` says what it cannot know, or too little. Nothing is looked for in place of what those that
@@ -106,9 +101,6 @@ fn begins_stack(arch: Arch, function: &Function, name: &[u8], has_c: bool) -> bo
 /// Adds the rules of the functions that the table describes and nothing else has spoken for.
 pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut Compiler<'_>) {
     let Some((_, bytes)) = input.pclntab else { return };
-    if !has_table(input) {
-        return compiler.report.count_unfollowed(None, "Go's table of functions: not read for this processor");
-    }
     let Some(table) = table else {
         const UNREADABLE: &str = "Go's table of functions: of an unknown version, damaged, or of other code";
         return compiler.report.count_unfollowed(None, UNREADABLE);

@@ -66,12 +66,23 @@ fn samples(table: &Table<'_>, arch: Arch) -> Vec<u64> {
     made.take(MOST_SAMPLES).collect()
 }
 
-/// Whether `code` ends with an instruction that pushes the frame pointer, on 386 with `sub $n, %esp`, or on arm64 with one that pushes the link register:
-/// `str x30, [sp, #-n]!`.
+/// Whether `code` ends with an instruction that pushes the frame pointer, on 386 with `sub $n, %esp`, on arm64 and arm with one that pushes the link register
+/// (`str x30, [sp, #-n]!`, `str lr, [sp, #-n]!`), or with `addiu $sp, $sp, -n` or `addi sp, sp, -n`, which stand behind
+/// the one that stores it.
 fn moves_stack_pointer(arch: Arch, code: &[u8]) -> bool {
     match arch {
         Arch::X86_64 => code.last() == Some(&PUSH_FRAME_POINTER),
         Arch::I686 => matches!(code.last_chunk(), Some([0x83, 0xec, _])),
-        _ => code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffe0_0fff == 0xf800_0ffe),
+        Arch::Aarch64 => code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffe0_0fff == 0xf800_0ffe),
+        Arch::Arm => code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffff_f000 == 0xe52d_e000),
+        Arch::Mips32 => code.last_chunk().is_some_and(|word| u32::from_be_bytes(*word) & 0xffff_8000 == 0x27bd_8000),
+        Arch::Mips32Little => {
+            code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffff_8000 == 0x27bd_8000)
+        }
+        // `c.addi` and `c.addi16sp` are the short forms.
+        Arch::Riscv64 => {
+            code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0x800f_ffff == 0x8001_0113)
+                || code.last_chunk().is_some_and(|half| matches!(u16::from_le_bytes(*half) & 0xff83, 0x1101 | 0x7101))
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The parts of Go's table of functions that tell distances of the stack pointer. All numbers are little-endian.
+//! The parts of Go's table of functions that tell distances of the stack pointer. Numbers have the byte order of the processor.
 
 use core::ops::Range;
 
@@ -21,6 +21,7 @@ mod at {
 /// A table whose header is sound.
 pub(in super::super) struct Table<'t> {
     bytes: &'t [u8],
+    order: Order,
     magic: u32,
     /// Bytes of the smallest instruction, which distances of addresses are counted in.
     quantum: u64,
@@ -52,24 +53,40 @@ pub(super) struct Function {
     name: u32,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk::<4>()?))
+/// The byte order of numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Little,
+    Big,
 }
 
-/// The number of 4 or 8 bytes.
-fn word_at(bytes: &[u8], at: usize, size: usize) -> Option<u64> {
-    match size {
-        8 => Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?)),
-        _ => u32_at(bytes, at).map(u64::from),
+impl Order {
+    fn of(arch: Arch) -> Self {
+        if arch.is_big_endian() { Self::Big } else { Self::Little }
+    }
+
+    fn u32_at(self, bytes: &[u8], at: usize) -> Option<u32> {
+        let number = *bytes.get(at..)?.first_chunk::<4>()?;
+        Some(if self == Self::Big { u32::from_be_bytes(number) } else { u32::from_le_bytes(number) })
+    }
+
+    /// The number of 4 or 8 bytes. No processor of eight is read in the other order.
+    fn word_at(self, bytes: &[u8], at: usize, size: usize) -> Option<u64> {
+        match size {
+            8 => Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?)),
+            _ => self.u32_at(bytes, at).map(u64::from),
+        }
     }
 }
 
-/// Bytes of the smallest instruction, and of an address.
-fn units(arch: Arch) -> (u8, usize) {
+/// Bytes of the smallest instruction, and of an address. Programs for RISC-V count in fours or, with compressed instructions, in twos.
+fn units(arch: Arch) -> (&'static [u8], usize) {
     match arch {
-        Arch::I686 => (1, 4),
-        Arch::X86_64 => (1, 8),
-        _ => (4, 8),
+        Arch::I686 => (&[1], 4),
+        Arch::X86_64 => (&[1], 8),
+        Arch::Riscv64 => (&[4, 2], 8),
+        Arch::Arm | Arch::Mips32 | Arch::Mips32Little => (&[4], 4),
+        Arch::Aarch64 => (&[4], 8),
     }
 }
 
@@ -77,12 +94,14 @@ impl<'t> Table<'t> {
     /// Reads the header. `text` is where code may begin, for tables that leave it to the loader to say so, or have no place of code (`is_code`): in
     /// files for macOS the word may be a fixup of the loader's.
     pub(super) fn open(bytes: &'t [u8], arch: Arch, text: Option<u64>, is_code: impl Fn(u64) -> bool) -> Option<Self> {
-        let magic = u32_at(bytes, 0)?;
+        let order = Order::of(arch);
+        let magic = order.u32_at(bytes, 0)?;
         let (quantum, word) = (*bytes.get(6)?, usize::from(*bytes.get(7)?));
-        if !matches!(magic, MAGIC_116 | MAGIC_118 | MAGIC_120) || (quantum, word) != units(arch) {
+        let (quanta, address) = units(arch);
+        if !matches!(magic, MAGIC_116 | MAGIC_118 | MAGIC_120) || !quanta.contains(&quantum) || word != address {
             return None;
         }
-        let field = |number: usize| word_at(bytes, 8 + number * word, word);
+        let field = |number: usize| order.word_at(bytes, 8 + number * word, word);
         let offset = |number: usize| usize::try_from(field(number)?).ok().filter(|at| *at < bytes.len());
         // Behind the numbers of functions and files: where code begins, then names, units, files, tables of distances, index.
         let counts_from_text = magic != MAGIC_116;
@@ -92,6 +111,7 @@ impl<'t> Table<'t> {
         let text = if is_placed { stated.unwrap_or(0) } else { text? };
         Some(Self {
             bytes,
+            order,
             magic,
             quantum: u64::from(quantum),
             word,
@@ -126,7 +146,7 @@ impl<'t> Table<'t> {
     }
 
     fn number(&self, at: usize) -> Option<u64> {
-        word_at(self.bytes, at, self.entry_bytes())
+        self.order.word_at(self.bytes, at, self.entry_bytes())
     }
 
     /// A place in the index: the address of a function, and behind it where its record is, or for the last one where code ends.
@@ -150,8 +170,8 @@ impl<'t> Table<'t> {
                 end: self.text.checked_add(end)?,
                 offset: record as u64,
                 flags: *self.bytes.get(fields.checked_add(flags)?)?,
-                pcsp: u32_at(self.bytes, fields.checked_add(at::PCSP)?)?,
-                name: u32_at(self.bytes, fields)?,
+                pcsp: self.order.u32_at(self.bytes, fields.checked_add(at::PCSP)?)?,
+                name: self.order.u32_at(self.bytes, fields)?,
             })
         })
     }
@@ -223,7 +243,8 @@ pub(super) mod tests {
     pub(in super::super) fn named(magic: u32, name: &str, flags: u8, arch: Arch) -> Vec<u8> {
         let counts_from_text = magic != MAGIC_116;
         let mut bytes = Vec::from(magic.to_le_bytes());
-        let (quantum, word) = units(arch);
+        let (quanta, word) = units(arch);
+        let quantum = quanta[0];
         bytes.extend([0, 0, quantum, word as u8]);
         let header = 8 + word * if counts_from_text { 8 } else { 7 };
         // Tables of distances: one byte that stands for none, then 0 for 4 bytes, 24 for 8, 0 for 4, end.
