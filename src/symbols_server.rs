@@ -54,6 +54,12 @@ impl SymbolsServer {
         Ok(Self { client, url: url.clone(), repository: repository.to_owned(), token })
     }
 
+    /// With this token in place of the environment's.
+    #[must_use]
+    pub(crate) fn with_token(self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self }
+    }
+
     /// Where it is.
     pub(crate) fn url(&self) -> &Url {
         &self.url

@@ -2,6 +2,7 @@
 
 mod content;
 mod journal;
+mod own_server;
 mod place;
 mod pointer;
 mod report;
@@ -20,17 +21,16 @@ use indicatif::ProgressBar;
 use reqwest::Url;
 use serde::Deserialize;
 use symseal_bundle::{Digest, loose};
-use symseal_server::{SealRules, Server};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::content::{Identity, LARGEST, Opened, Refused};
 use self::journal::{Journal, Kept};
+use self::own_server::OwnServer;
 use self::place::{DATABASE, IMAGE, Kind, Layout, Place, Placed};
 use self::pointer::{Mapping, Pointers};
 use self::report::{Fate, Summary, Told};
 use self::send::Sender;
 use self::walk::{Found, Root};
-use crate::commands::serve::load_config;
 use crate::exit::Answer;
 use crate::places;
 use crate::progress::bytes_bar;
@@ -47,6 +47,7 @@ const META: u64 = 64 << 10;
 #[command(after_help = "Examples:
   symseal import /mnt/symbols --dry-run
   symseal import /mnt/symbols --to https://symbols.example.com --repository loose/old
+  symseal import /mnt/symbols --config /etc/symseal/server.toml      into the data directory of a server that is stopped
   symseal import /mnt/symbols --data ./data --pointer '\\\\builds\\drops=/mnt/drops' --json
 
 The layout is told by the paths. Each file's ids are read out of it and held against its path: where the two differ it is left out, and both are told.
@@ -63,7 +64,7 @@ pub struct Args {
     /// The data directory of a server that is stopped.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// With --data: the server's configuration.
+    /// The server's configuration, which names the data directory too.
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     config: Option<PathBuf>,
     /// The repository that the files come to: loose, or one below it.
@@ -90,8 +91,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
-    if args.to.is_none() && args.data.is_none() && !args.dry_run {
-        bail!("expected --to URL or --data DIR, or --dry-run");
+    let own = if args.dry_run { None } else { own_server::place(args)? };
+    if args.to.is_none() && own.is_none() && !args.dry_run {
+        bail!("expected --to URL, --data DIR or --config FILE that names the data directory, or --dry-run");
     }
     let store = args.store.canonicalize().with_context(|| format!("{}", args.store.display()))?;
     let root = Root::open(&store).with_context(|| format!("{}", store.display()))?;
@@ -107,14 +109,17 @@ pub fn run(args: &Args) -> Result<Answer> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     let summary = runtime.block_on(async {
-        let own = own_server(args).await?;
+        let journal = journal(args, own.as_ref().map(|(data, _)| data.as_path()), &store)?;
+        let own = match own {
+            Some((data, file)) => Some(OwnServer::start(args, data, &file).await?),
+            None => None,
+        };
         let server = match (&args.to, &own) {
             _ if args.dry_run => None,
             (Some(url), _) => Some(Sender::new(SymbolsServer::new(url, &args.repository)?)),
-            (None, Some((url, ..))) => Some(Sender::new(SymbolsServer::new(url, &args.repository)?)),
+            (None, Some(own)) => Some(Sender::new(own.client(&args.repository)?)),
             (None, None) => None,
         };
-        let journal = journal(args, &store)?;
         let import = Arc::new(Import {
             root,
             layout,
@@ -125,10 +130,8 @@ pub fn run(args: &Args) -> Result<Answer> {
             bar: bytes_bar("importing"),
         });
         let summary = import_all(args, import).await;
-        if let Some((_, stop, running)) = own {
-            // The server ends after what is under way.
-            let _ = stop.send(());
-            running.await??;
+        if let Some(own) = own {
+            own.stop().await?;
         }
         summary
     })?;
@@ -147,33 +150,13 @@ struct Import {
     bar: ProgressBar,
 }
 
-type OwnServer =
-    (Url, tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<Result<(), symseal_server::ServerError>>);
-
-/// A server on the data directory, for as long as this runs: so the same rules hold as for files that come over the network, and the same is written down.
-async fn own_server(args: &Args) -> Result<Option<OwnServer>> {
-    let Some(data) = args.data.as_ref().filter(|_| !args.dry_run) else { return Ok(None) };
-    let file = load_config(args.config.as_deref())?;
-    let mut config = file.config(data.clone(), ([127, 0, 0, 1], 0).into())?;
-    // Nobody else reaches it.
-    (config.tls, config.limits) = (None, Default::default());
-    let mut server = Server::bind(config).await?;
-    if let Some(trust) = file.seals.trust.clone() {
-        server = server.judging(SealRules { trust, require: file.seals.require_seal.clone() }).await?;
-    }
-    let url = format!("http://{}", server.local_addr()).parse()?;
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let running = tokio::spawn(server.run(async { drop(stopped.await) }));
-    Ok(Some((url, stop, running)))
-}
-
-fn journal(args: &Args, store: &Path) -> Result<Journal> {
+fn journal(args: &Args, data: Option<&Path>, store: &Path) -> Result<Journal> {
     if args.dry_run {
         return Ok(Journal::none());
     }
-    let server = match (&args.to, &args.data) {
+    let server = match (&args.to, data) {
         (Some(url), _) => url.to_string(),
-        (None, Some(data)) => data.canonicalize().unwrap_or_else(|_| data.clone()).display().to_string(),
+        (None, Some(data)) => data.canonicalize().unwrap_or_else(|_| data.to_owned()).display().to_string(),
         (None, None) => String::new(),
     };
     let path = match &args.journal {

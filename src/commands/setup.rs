@@ -19,7 +19,7 @@ pub enum Command {
 #[derive(Args)]
 #[command(after_help = "Examples:
   symseal setup gdb --server http://127.0.0.1:8791 --write ~/.gdbinit      a gateway (symseal gateway)
-  symseal setup lldb --directory ./symbols >> ~/.lldbinit
+  symseal setup lldb --directory ./symbols >> ~/.lldbinit                  any lldb; --server takes lldb 18 or newer
   symseal setup windbg --server http://symbols.example:8790
 
 Debuggers believe whoever answers: what a server sends is verified by nobody, unless the server is a gateway on this machine
@@ -52,6 +52,11 @@ pub fn run(command: &Command) -> Result<Answer> {
     let server = args.server.as_deref().map(base_url).transpose()?;
     let directory = args.directory.as_deref().map(std::path::absolute).transpose()?;
     let lines = settings(server, directory.as_deref());
+    if matches!(command, Command::Lldb(_)) && server.is_some() {
+        eprintln!(
+            "note: lldb before 18 asks no servers, and says `invalid value path` of the setting for them: give it a directory (symseal bundle export BUNDLE --lldb DIR, then --directory DIR)"
+        );
+    }
     let Some(file) = &args.write else {
         lines.iter().for_each(|line| outln!("{line}"));
         return Ok(Answer::Yes);
@@ -105,7 +110,10 @@ fn base_url(url: &str) -> Result<&str> {
     let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
     let is_url =
         rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(|c: char| c.is_whitespace() || "*;'\"".contains(c)));
-    ensure!(is_url, "--server: expected a URL such as http://127.0.0.1:8790, found {url:?}");
+    ensure!(
+        is_url && reqwest::Url::parse(url).is_ok(),
+        "--server: expected a URL such as http://127.0.0.1:8790, found {url:?}"
+    );
     Ok(url.trim_end_matches('/'))
 }
 

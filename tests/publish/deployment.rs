@@ -104,6 +104,98 @@ fn allow(analyze: &Path, name: &str, allowed: &mut BTreeSet<String>) {
     names.filter(|name| !name.starts_with('#')).for_each(|name| allow(analyze, name, allowed));
 }
 
+/// With what the unit gives its user, and the files as docs/operating.md has them: what `server.toml` suggests works.
+#[test]
+fn a_user_like_the_units_starts_a_server_as_the_configuration_suggests() {
+    const USER: u32 = 61_234;
+    let (Some(setpriv), Some(openssl)) = (program::tool("setpriv"), program::tool("openssl")) else { return };
+    if !std::fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
+        println!("SKIP setpriv: to run as another user takes root");
+        return;
+    }
+    // Above it there may be folders that this user may not pass.
+    let root = tempfile::tempdir_in("/tmp").expect("a folder");
+    let at = |name: &str| root.path().join(name);
+    let give = |path: &Path, user: u32, group: u32, mode: u32| {
+        std::os::unix::fs::chown(path, Some(user), Some(group)).expect("an owner");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("a mode");
+    };
+    let folders = [("etc", 0, 0o750), ("data", USER, 0o700), ("log", USER, 0o700)];
+    give(root.path(), 0, 0, 0o755);
+    for (folder, user, mode) in folders {
+        std::fs::create_dir(at(folder)).expect("a folder");
+        give(&at(folder), user, USER, mode);
+    }
+    let subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"];
+    ran(Command::new(openssl)
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+        .args(subject)
+        .arg("-keyout")
+        .arg(at("etc/key.pem"))
+        .arg("-out")
+        .arg(at("etc/chain.pem"))
+        .stderr(Stdio::null()));
+    let mut text = shipped("server.toml");
+    for (suggested, taken) in [
+        ("listen = \"0.0.0.0:8790\"", "listen = \"127.0.0.1:0\""),
+        ("# [tls]", "[tls]"),
+        ("# certificate =", "certificate ="),
+        ("# key = \"/etc", "key = \"/etc"),
+        ("# key = \"/var", "key = \"/var"),
+        ("enabled = false", "enabled = true"),
+    ] {
+        assert_eq!(text.matches(suggested).count(), 1, "{suggested}");
+        text = text.replace(suggested, taken);
+    }
+    for (suggested, folder) in [("/var/lib/symseal-log", "log"), ("/var/lib/symseal", "data"), ("/etc/symseal", "etc")]
+    {
+        text = text.replace(suggested, at(folder).to_str().expect("a path"));
+    }
+    let config = at("etc/server.toml");
+    std::fs::write(&config, text).expect("a file");
+    for file in ["server.toml", "key.pem", "chain.pem"] {
+        give(&at("etc").join(file), 0, USER, 0o640);
+    }
+    // The program may lie where this user may not look.
+    let program = at("symseal");
+    std::fs::copy(program::command("symseal").get_program(), &program).expect("the program");
+    give(&program, 0, 0, 0o755);
+    let as_user = |arguments: &[&str]| {
+        let mut command = Command::new(&setpriv);
+        let user = USER.to_string();
+        command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--no-new-privs", "--"]);
+        command.arg(&program).args(arguments).arg("--config").arg(&config).env("HOME", "/nonexistent");
+        command.stdin(Stdio::null());
+        command
+    };
+    ran(&mut as_user(&["serve", "--check-config"]));
+    ran(&mut as_user(&["token", "create", "--name", "one", "--write", "team"]));
+    let mut server = as_user(&["serve"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    ran(Command::new("kill").args(["-TERM", &server.id().to_string()]));
+    let ended = server.wait_with_output().expect("it ends");
+    assert!(line.contains("https://127.0.0.1:"), "{line}{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(ended.status.success() && at("log/log.key.pem").is_file(), "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn the_units_user_is_made() {
+    let Some(sysusers) = program::tool("systemd-sysusers") else { return };
+    let root = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(root.path().join("etc")).expect("a folder");
+    let file = Path::new(DEPLOY).join("symseal.sysusers");
+    ran(Command::new(sysusers).arg(format!("--root={}", root.path().display())).arg(file));
+    let made = std::fs::read_to_string(root.path().join("etc/passwd")).expect("users");
+    let user = shipped("symseal.service").lines().find_map(|line| line.strip_prefix("User=").map(str::to_owned));
+    let user = user.expect("the unit's user");
+    assert!(
+        made.lines().any(|line| line.starts_with(&format!("{user}:")) && line.contains(":/var/lib/symseal:")),
+        "{made}"
+    );
+}
+
 /// The Containerfile's last stage with the program of this test in the place of the one that its first stage builds, which takes an image from elsewhere.
 /// The program here needs the libraries of this machine, which are lent to it.
 #[test]

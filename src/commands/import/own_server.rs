@@ -1,0 +1,100 @@
+//! A server on a data directory, for as long as an import runs.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use reqwest::Url;
+use symseal_server::tokens::{Grant, NewToken, Tokens};
+use symseal_server::{AccessConfig, Config, ConfigFile, SealRules, Server, ServerError};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::Args;
+use crate::commands::bundle::verify::now;
+use crate::commands::serve::load_config;
+use crate::symbols_server::SymbolsServer;
+
+/// Days that a token holds that is made for one import. It is revoked at the end of that; where the program is killed before, it expires.
+const TOKEN_DAYS: u32 = 1;
+
+/// So the same rules hold as for files that come over the network, and the same is written down.
+pub(super) struct OwnServer {
+    url: Url,
+    token: Option<Token>,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<Result<(), ServerError>>,
+}
+
+/// What it is shown, where callers must show something.
+struct Token {
+    tokens: Tokens,
+    id: String,
+    secret: String,
+}
+
+/// The data directory that is imported into, and the configuration that says more of it; `None` where files go to another server, or nowhere.
+pub(super) fn place(args: &Args) -> Result<Option<(PathBuf, ConfigFile)>> {
+    if args.to.is_some() {
+        return Ok(None);
+    }
+    let file = load_config(args.config.as_deref())?;
+    let stated = file.data.clone().filter(|_| args.config.is_some());
+    Ok(args.data.clone().or(stated).map(|data| (data, file)))
+}
+
+impl OwnServer {
+    pub(super) async fn start(args: &Args, data: PathBuf, file: &ConfigFile) -> Result<Self> {
+        let mut config = file.config(data, ([127, 0, 0, 1], 0).into())?;
+        // Nobody else reaches it.
+        (config.tls, config.limits) = (None, Default::default());
+        let token = Token::make(args, &config).await?;
+        let mut server = Server::bind(config).await?;
+        if let Some(trust) = file.seals.trust.clone() {
+            server = server.judging(SealRules { trust, require: file.seals.require_seal.clone() }).await?;
+        }
+        let url = format!("http://{}", server.local_addr()).parse()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(server.run(async { drop(stopped.await) }));
+        Ok(Self { url, token, stop, running })
+    }
+
+    /// The way to it.
+    pub(super) fn client(&self, repository: &str) -> Result<SymbolsServer> {
+        let client = SymbolsServer::new(&self.url, repository)?;
+        Ok(match &self.token {
+            Some(token) => client.with_token(&token.secret),
+            None => client,
+        })
+    }
+
+    /// Ends it after what is under way.
+    pub(super) async fn stop(self) -> Result<()> {
+        let _ = self.stop.send(());
+        let ended = self.running.await;
+        if let Some(Token { tokens, id, .. }) = &self.token {
+            tokens.revoke(id, now()).await.context("the token of this import could not be revoked")?;
+        }
+        Ok(ended??)
+    }
+}
+
+impl Token {
+    /// The audit log has the token's name, so that it says what came by an import.
+    async fn make(args: &Args, config: &Config) -> Result<Option<Self>> {
+        if config.access == AccessConfig::Open {
+            return Ok(None);
+        }
+        let prefix: symseal_server::tokens::Prefix =
+            args.repository.parse().with_context(|| format!("--repository {}", args.repository))?;
+        let tokens = Tokens::open(&config.data, config.database.as_ref()).await?;
+        let new = NewToken {
+            name: "symseal import".to_owned(),
+            created: now(),
+            expires: Some(now().plus_days(TOKEN_DAYS)),
+            grants: vec![Grant::Read(prefix.clone()), Grant::Write(prefix)],
+            keys: Vec::new(),
+        };
+        let (secret, info) = tokens.create(new).await?;
+        Ok(Some(Self { tokens, id: info.id, secret: secret.expose().to_owned() }))
+    }
+}
