@@ -200,7 +200,7 @@ fn overflow() {
         assert_eq!(libc::sigaltstack(&stack, ptr::null_mut()), 0);
         say(&libc::gettid().to_string());
     }
-    say(&descend(0).to_string());
+    say(&descend().to_string());
 }
 
 /// What the stack is full of, in every frame.
@@ -209,9 +209,9 @@ pub(crate) const FULL_OF: u64 = 0x5ac0_ffee_5ac0_ffee;
 /// Needs more stack than there is.
 #[inline(never)]
 #[allow(unconditional_recursion)]
-fn descend(depth: u64) -> u64 {
+fn descend() -> u64 {
     let room = std::hint::black_box([FULL_OF; 512]);
-    descend(depth + 1) + std::hint::black_box(&room).iter().sum::<u64>()
+    descend() + std::hint::black_box(&room).iter().sum::<u64>()
 }
 
 #[allow(unsafe_code)]
