@@ -9,6 +9,7 @@ pub mod bundle_ref;
 pub mod commands;
 mod cut_files;
 pub mod demo;
+mod doctor;
 pub mod exit;
 mod frames;
 mod heap;

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use symseal::commands::{
-    bundle, explain, gateway, import, index, key, log, mirror, publish, serve, setup, store, symbolize, token, trace,
-    trust, upload, verify_bundle, verify_frame,
+    bundle, doctor, explain, gateway, import, index, key, log, mirror, publish, serve, setup, store, symbolize, token,
+    trace, trust, upload, verify_bundle, verify_frame,
 };
 use symseal::{demo, exit, workload};
 
@@ -29,6 +29,7 @@ enum Command {
     Demo(demo::Args),
     Serve(Box<serve::Args>),
     Gateway(gateway::Args),
+    Doctor(Box<doctor::Args>),
     /// Build, seal, push, pull, inspect and verify bundles.
     #[command(
         subcommand,
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Gateway(args) => gateway::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Bundle(command) => bundle::run(&command),
         Command::Publish(args) => publish::run(&args),
         Command::Upload(args) => upload::run(&args),

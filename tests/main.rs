@@ -7,6 +7,7 @@ mod build_ids;
 mod captured;
 mod certify_words;
 mod disclosed_builds;
+mod doctor;
 mod documents;
 mod explain;
 mod export;

@@ -3,21 +3,31 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::Notify;
+use uuid::Uuid;
 
+use crate::app::App;
 use crate::clock::now;
 use crate::debug_files::{Contested, FileKind, SecondOwner};
 use crate::repositories::RepositoryName;
+use crate::store::{AlertRow, Store, StoreError};
 
 /// Alerts that are kept; the oldest go first.
-const KEPT: usize = 1000;
+const KEPT: u32 = 1000;
 
-/// The alerts since the start. They are in the log too.
+/// How long after a failure the database is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(5);
+
+/// The alerts of all servers that share the database. They are in the log too.
 #[derive(Debug, Default)]
 pub(crate) struct Alerts {
-    kept: Mutex<VecDeque<Value>>,
+    /// Those that the database does not have yet, the oldest first.
+    waiting: Mutex<VecDeque<AlertRow>>,
+    new: Notify,
     second_owners: AtomicU64,
     contested: AtomicU64,
 }
@@ -60,8 +70,36 @@ impl Alerts {
     }
 
     /// The alerts that are kept, the newest first.
-    pub(crate) fn list(&self) -> Vec<Value> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub(crate) async fn list(&self, store: &dyn Store) -> Result<Vec<Value>, StoreError> {
+        // Before the database is asked: what is recorded meanwhile is in one of both.
+        let waiting: Vec<AlertRow> = self.waiting().iter().rev().cloned().collect();
+        let mut rows = store.alerts(KEPT).await?;
+        rows.retain(|row| waiting.iter().all(|it| it.id != row.id));
+        let rows = waiting.into_iter().chain(rows).take(KEPT as usize);
+        Ok(rows.filter_map(|row| serde_json::from_str(&row.json).ok()).collect())
+    }
+
+    /// Records what waits.
+    ///
+    /// # Errors
+    /// The database does not answer: what it does not have waits on.
+    pub(crate) async fn record(&self, store: &dyn Store) -> Result<(), StoreError> {
+        loop {
+            let Some(row) = self.waiting().front().cloned() else { return Ok(()) };
+            store.put_alert(&row, KEPT).await?;
+            let mut waiting = self.waiting();
+            // So many may have come meanwhile that it went.
+            if waiting.front().is_some_and(|first| first.id == row.id) {
+                waiting.pop_front();
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<AlertRow>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counts in the Prometheus text form.
@@ -75,14 +113,29 @@ impl Alerts {
     }
 
     fn keep(&self, mut alert: Value) {
+        let at = now();
         if let Some(object) = alert.as_object_mut() {
-            object.insert("time".to_owned(), json!(now().to_string()));
+            object.insert("time".to_owned(), json!(at.to_string()));
         }
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= KEPT {
-            kept.pop_front();
+        let row = AlertRow { id: Uuid::new_v4(), at, json: alert.to_string() };
+        let mut waiting = self.waiting();
+        if waiting.len() >= KEPT as usize {
+            waiting.pop_front();
         }
-        kept.push_back(alert);
+        waiting.push_back(row);
+        drop(waiting);
+        self.new.notify_one();
+    }
+}
+
+/// Records alerts as they come.
+pub(crate) async fn record_again(app: Arc<App>) {
+    loop {
+        app.alerts.new.notified().await;
+        while let Err(error) = app.alerts.record(app.store.as_ref()).await {
+            tracing::warn!(%error, "alerts are not recorded yet");
+            tokio::time::sleep(TRY_AGAIN).await;
+        }
     }
 }
 

@@ -194,7 +194,7 @@ fn request_id(headers: &HeaderMap) -> String {
 /// What was shown does not hold: in the form of the API that was asked.
 fn refuse(face: Face, error: &CallerError) -> Response {
     let status = match error {
-        CallerError::Refused => StatusCode::UNAUTHORIZED,
+        CallerError::Refused | CallerError::Expired => StatusCode::UNAUTHORIZED,
         CallerError::Store(_) | CallerError::Issuer(_) => StatusCode::SERVICE_UNAVAILABLE,
     };
     // The elfutils clients would keep any answer for ten minutes as "there is no such file".

@@ -42,6 +42,7 @@ mod clock;
 mod collector;
 mod config;
 mod debug_files;
+mod doctor;
 mod encoded;
 mod endpoints;
 mod error;
@@ -89,13 +90,14 @@ mod upstream;
 mod wanted;
 
 pub use access::{OidcIssuer, OidcRule};
-pub use check::{check, warnings};
+pub use check::{check, warnings as check_warnings};
 pub use collector::{Collected, Collector, Schedule, collect_beside, collect_stopped};
 pub use config::{
     AccessConfig, BLOB_CACHE_BYTES, BLOB_SILENCE, BlobsConfig, Config, ConfigError, ConfigFile, LOG_FOLDER,
     LimitsConfig, LogConfig, LogSection, OriginsSection, QuotaConfig, RetentionConfig, STOP_WITHIN, SealsSection,
     TlsConfig, parse_address, parse_bytes, parse_duration,
 };
+pub use doctor::{Examined, Finding, Standing, ask_server, examine};
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};
 pub use notes::{Note, Pins};

@@ -22,7 +22,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tower_service::Service as _;
 
 use crate::access::{Access, take_path_token};
-use crate::alerts::Alerts;
+use crate::alerts::{Alerts, record_again};
 use crate::app::App;
 use crate::blobs::{BlobDirectory, Uploads, sweep_unfinished};
 use crate::collector::{Collector, NO_GRACE, Schedule};
@@ -60,7 +60,7 @@ use crate::{BlobsConfig, Config, LOG_FOLDER, LogConfig, Origins, SealRules, Serv
 const CACHE_FOLDER: &str = "cache";
 
 /// Written to an object store at each start.
-const MARK: &str = "symseal.txt";
+pub(crate) const MARK: &str = "symseal.txt";
 
 /// How long a client may take to send a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -219,6 +219,7 @@ impl Server {
         let judging = tokio::spawn(judge_again(Arc::clone(&app)));
         let saving = tokio::spawn(save_again(Arc::clone(&app), index_file.clone()));
         let watching = tokio::spawn(watch(Arc::clone(&app)));
+        let recording = tokio::spawn(record_again(Arc::clone(&app)));
         let retaining = (!app.retention.is_empty()).then(|| tokio::spawn(retain_again(Arc::clone(&app))));
         let following = app.follower.is_some().then(|| tokio::spawn(follow(Arc::clone(&app))));
         let pruning = app.follower.is_some().then(|| tokio::spawn(prune(Arc::clone(&app))));
@@ -267,6 +268,10 @@ impl Server {
         collector.stop();
         if let Some(collecting) = collecting {
             let _ = collecting.await;
+        }
+        recording.abort();
+        if let Err(error) = app.alerts.record(app.store.as_ref()).await {
+            tracing::warn!(%error, "alerts are lost but for this log");
         }
         save(&app, index_file).await;
         drop(lock);

@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "what a command is for stands in its help text, which clap takes from its arguments")]
 
 pub mod bundle;
+pub mod doctor;
 pub mod explain;
 pub mod gateway;
 pub mod import;

@@ -210,7 +210,7 @@ fn a_store_comes_into_the_data_directory_of_a_server_that_is_stopped() {
     let [token] = tokens.as_array().unwrap().as_slice() else { panic!("{tokens}") };
     assert_eq!(token["name"], "symseal import");
     assert!(token["revoked"].is_string() && token["expires"].is_string(), "{token}");
-    let server = RunningServer::start(&data);
+    let _running = RunningServer::start(&data);
     // While a server uses the directory nobody else does.
     let arguments = ["import", store.to_str().unwrap(), "--data", data.to_str().unwrap()];
     crate::program::run("symseal", arguments).refused(2, &["data"]);

@@ -3,12 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::program::{Ran, RunningServer, symseal, tool};
-use crate::scene::{get, id, publish, server, wait_until};
+use crate::objects::ObjectServer;
+use crate::postgres::Postgres;
+use crate::program::{Ran, RunningServer, command, symseal, tool};
+use crate::scene::{ask, get, id, publish, server, sha256, wait_until};
 
 /// A server's data directory with a configuration beside it.
 struct Operator {
     root: tempfile::TempDir,
+    /// Where else the server keeps things.
+    environment: Vec<(&'static str, String)>,
 }
 
 impl Operator {
@@ -16,7 +20,7 @@ impl Operator {
         tool("curl")?;
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("server.toml"), configuration).unwrap();
-        Some(Self { root })
+        Some(Self { root, environment: Vec::new() })
     }
 
     fn at(&self, name: &str) -> String {
@@ -24,12 +28,14 @@ impl Operator {
     }
 
     fn serve(&self) -> RunningServer {
-        server(Path::new(&self.at("data")), &["--config", &self.at("server.toml")], &[])
+        server(Path::new(&self.at("data")), &["--config", &self.at("server.toml")], &self.environment)
     }
 
     fn store(&self, arguments: &[&str]) -> Ran {
         let (data, config) = (self.at("data"), self.at("server.toml"));
-        symseal(["store"].iter().chain(arguments).chain(&["--data", &data, "--config", &config]))
+        let mut store = command("symseal");
+        store.arg("store").args(arguments).args(["--data", &data, "--config", &config]);
+        store.envs(self.environment.iter().map(|(name, value)| (name, value))).output().unwrap().into()
     }
 }
 
@@ -82,13 +88,50 @@ fn pins_hold_against_the_rules_of_retention_until_they_are_taken_off() {
 
 #[test]
 fn what_is_taken_down_is_listed_with_its_reason_and_comes_back() {
+    taken_down(Vec::new(), false);
+}
+
+#[test]
+fn a_takedown_with_postgresql_and_a_directory() {
+    let Some(postgres) = Postgres::start() else { return };
+    taken_down(vec![("SYMSEAL_SERVER_DATABASE", postgres.url(&postgres.create_database()))], false);
+}
+
+#[test]
+fn a_takedown_with_sqlite_and_a_bucket() {
+    let Some(objects) = ObjectServer::start() else { return };
+    let mut environment = objects.environment();
+    environment.push(("SYMSEAL_SERVER_BLOBS", objects.url()));
+    taken_down(environment, true);
+}
+
+/// A server with nothing but a bucket looks for tombstones twice a minute: then it `starts_again`.
+fn taken_down(environment: Vec<(&'static str, String)>, starts_again: bool) {
     let Some(operator) = Operator::new("") else { return };
-    let running = operator.serve();
-    let digest = publish(operator.root.path(), &running.address, "app", 1);
-    let answers = |status| {
-        let path = format!("/buildid/{}/debuginfo", id(1));
-        wait_until("a takedown is taken over", || get(&running.address, &path).status == status);
+    let operator = Operator { environment, ..operator };
+    let mut running = Some(operator.serve());
+    let digest = publish(operator.root.path(), &running.as_ref().unwrap().address, "app", 1);
+    // One that was deleted a moment ago, with its file.
+    let deleted = publish(operator.root.path(), &running.as_ref().unwrap().address, "app", 2);
+    let address = running.as_ref().unwrap().address.clone();
+    let file = sha256(&get(&address, &format!("/buildid/{}/debuginfo", id(2))).body);
+    let gone = ask(&address, &format!("/v2/app/manifests/{deleted}"), &["--request", "DELETE"]);
+    assert_eq!(gone.status, 202, "{gone:?}");
+    let file = format!("/v2/app/blobs/{file}");
+    assert_eq!(get(&address, &file).status, 200);
+    operator.store(&["takedown", &deleted, "--reason", "another"]).ok();
+    let mut becomes = |path: &str, status| {
+        if starts_again {
+            running = None;
+            running = Some(operator.serve());
+        }
+        let address = &running.as_ref().unwrap().address;
+        wait_until("a takedown is taken over", || get(address, path).status == status);
     };
+    becomes(&file, 404);
+    operator.store(&["takedown", &deleted, "--lift"]).ok();
+    becomes(&file, 200);
+    let mut answers = |status| becomes(&format!("/buildid/{}/debuginfo", id(1)), status);
     answers(200);
     assert!(operator.store(&["tombstones"]).ok().stdout.contains("nothing is taken down"));
     operator.store(&["takedown", &digest]).refused(2, &["--reason"]);

@@ -14,6 +14,7 @@ mod program;
 
 mod collected;
 mod commands;
+mod doctor;
 mod gate;
 mod looked_after;
 mod object_store;

@@ -56,6 +56,11 @@ pub(crate) enum CallerError {
     /// They are no token of this server that holds now.
     #[error("expected a token that holds (`symseal token create` makes one), found one that does not")]
     Refused,
+    /// The identity token of a pipeline held when the request began.
+    #[error(
+        "expected an identity token that holds until the end of the request, found one that expired meanwhile: ask the CI for a new one, and send this again"
+    )]
+    Expired,
     /// The database did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -134,14 +139,17 @@ impl Access {
         }
     }
 
-    /// Whether the token of a request that began a while ago holds still, for what is about to be kept of it. Requests without one go on, and those
-    /// by the identity token of a pipeline, which nobody revokes.
+    /// Whether the token of a request that began a while ago holds still, for what is about to be kept of it. Requests without one go on.
     ///
     /// # Errors
     /// [`CallerError`]: it was revoked, or expired, meanwhile; or nobody can tell.
     pub(crate) async fn check_again(&self, caller: &Caller) -> Result<(), CallerError> {
-        let revocable = caller.token_hash().filter(|hash| self.rules.is_some() && !oidc::is_of_pipeline(hash));
-        let Some(hash) = revocable else { return Ok(()) };
+        let Some(hash) = caller.token_hash().filter(|_| self.rules.is_some()) else { return Ok(()) };
+        if oidc::is_of_pipeline(hash) {
+            // Nobody revokes one: it ends by itself.
+            let holds = caller.token_expires().is_none_or(|expires| oidc::holds(expires, now()));
+            return if holds { Ok(()) } else { Err(CallerError::Expired) };
+        }
         self.known.find(hash).await?.map_or(Err(CallerError::Refused), |_| Ok(()))
     }
 
@@ -155,7 +163,10 @@ impl Access {
     /// A session holds while the token that it was opened with does.
     async fn of_session(&self, rules: &Rules, session: Session) -> Result<Caller, CallerError> {
         let Some(hash) = &session.token else { return Ok(Caller::stranger(&rules.anonymous, true)) };
-        let token = match oidc::of_session(hash, &session.grants, session.expires) {
+        let expires = session.token_expires.unwrap_or(session.expires);
+        let token = match oidc::of_session(hash, &session.grants, expires) {
+            // Who runs the server may have taken the issuer off its list.
+            Some(_) if !rules.issuers.have(hash) => return Err(CallerError::Refused),
             Some(pipeline) => pipeline,
             None => self.known.find(hash).await?.ok_or(CallerError::Refused)?,
         };
@@ -167,7 +178,10 @@ impl Access {
         let rules = self.rules.as_ref()?;
         let expires = now().0.saturating_add(i64::from(SESSION_SECONDS));
         let expires = caller.token_expires().map_or(expires, |of_token| expires.min(of_token.0));
-        Some(Session { token: caller.token_hash().map(str::to_owned), grants, expires }.seal(&rules.key))
+        let token = caller.token_hash().map(str::to_owned);
+        let is_of_pipeline = token.as_deref().is_some_and(oidc::is_of_pipeline);
+        let token_expires = caller.token_expires().filter(|_| is_of_pipeline).map(|time| time.0);
+        Some(Session { token, grants, expires, token_expires }.seal(&rules.key))
     }
 }
 

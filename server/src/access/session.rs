@@ -27,6 +27,8 @@ pub(crate) struct Session {
     pub(crate) grants: Vec<Grant>,
     /// From when on it no longer holds, in seconds since 1970.
     pub(crate) expires: i64,
+    /// The same of the token that it was opened with, where nobody keeps that: an identity token's.
+    pub(crate) token_expires: Option<i64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -35,6 +37,8 @@ struct Claims {
     token: Option<String>,
     grants: Vec<String>,
     exp: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token_exp: Option<i64>,
 }
 
 /// The key that sessions are sealed with.
@@ -60,6 +64,7 @@ impl Session {
             token: self.token.clone(),
             grants: self.grants.iter().map(Grant::to_string).collect(),
             exp: self.expires,
+            token_exp: self.token_expires,
         };
         // Of strings and a number: nothing in it can fail.
         let claims = serde_json::to_vec(&claims).unwrap_or_default();
@@ -74,7 +79,8 @@ impl Session {
         hmac::verify(&key.0, &claims, &URL_SAFE_NO_PAD.decode(mac).ok()?).ok()?;
         let claims: Claims = serde_json::from_slice(&claims).ok()?;
         let grants = claims.grants.iter().map(|grant| grant.parse().ok()).collect::<Option<Vec<Grant>>>()?;
-        (at.0 < claims.exp).then_some(Self { token: claims.token, grants, expires: claims.exp })
+        let Claims { token, exp, token_exp, .. } = claims;
+        (at.0 < exp).then_some(Self { token, grants, expires: exp, token_expires: token_exp })
     }
 }
 
@@ -89,7 +95,7 @@ mod tests {
     #[test]
     fn a_session_holds_with_its_key_and_until_it_expires() {
         let grants = vec!["read:team".parse().unwrap(), "write:team/app".parse().unwrap()];
-        let session = Session { token: Some("ab".into()), grants, expires: 1_000 };
+        let session = Session { token: Some("ab".into()), grants, expires: 1_000, token_expires: Some(2_000) };
         let text = session.seal(&key(1));
         assert_eq!(Session::open(&text, &key(1), UtcSeconds(999)), Some(session));
         assert_eq!(Session::open(&text, &key(1), UtcSeconds(1_000)), None);
@@ -98,7 +104,8 @@ mod tests {
 
     #[test]
     fn a_session_with_any_byte_changed_does_not_hold() {
-        let session = Session { token: None, grants: vec!["read:*".parse().unwrap()], expires: 1_000 };
+        let session =
+            Session { token: None, grants: vec!["read:*".parse().unwrap()], expires: 1_000, token_expires: None };
         let text = session.seal(&key(1));
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();

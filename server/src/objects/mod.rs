@@ -55,7 +55,7 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// No further try is begun after this long.
+/// No further try is begun after this long, or after most of the silence that is allowed.
 const TRIES_FOR: Duration = Duration::from_secs(4);
 
 /// After a failure nobody asks again for so long, so that requests do not queue for what does not answer.
@@ -115,26 +115,25 @@ impl Objects {
     pub(crate) fn new(url: &BlobsUrl, reach: &Reach) -> Result<Self, String> {
         // Another part of the program may have said so already.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut client = ClientOptions::new()
-            .with_allow_http(true)
-            .with_http1_only()
-            .with_timeout_disabled()
-            .with_connect_timeout(CONNECT);
+        let mut client = ClientOptions::new().with_allow_http(true).with_http1_only().with_timeout_disabled();
         for certificate in reach.ca.as_deref().map(certificates).transpose()?.into_iter().flatten() {
             client = client.with_root_certificate(certificate);
         }
-        let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
-        let retry = RetryConfig { backoff, max_retries: 3, retry_timeout: TRIES_FOR };
-        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&url.bucket).with_retry(retry);
+        let mut builder = AmazonS3Builder::from_env().with_bucket_name(&url.bucket);
         if let Some(endpoint) = &reach.endpoint {
             builder = builder.with_endpoint(endpoint);
         }
         if let Some(region) = &reach.region {
             builder = builder.with_region(region);
         }
-        let silent_for = |silence| {
-            let client = client.clone().with_read_timeout(silence);
-            let store = builder.clone().with_client_options(client).build().map_err(|error| error.to_string())?;
+        let silent_for = |silence: Duration| {
+            let client = client.clone().with_read_timeout(silence).with_connect_timeout(CONNECT.min(silence));
+            // One that was silent for as long as it may be is not asked again: whoever waits would wait for that too.
+            let retry_timeout = TRIES_FOR.min(silence * 9 / 10);
+            let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
+            let retry = RetryConfig { backoff, max_retries: 3, retry_timeout };
+            let builder = builder.clone().with_retry(retry).with_client_options(client);
+            let store = builder.build().map_err(|error| error.to_string())?;
             Ok::<Arc<dyn ObjectStore>, String>(Arc::new(store))
         };
         let (store, reading) = (silent_for(SILENCE)?, silent_for(reach.silence.unwrap_or(BLOB_SILENCE))?);

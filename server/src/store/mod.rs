@@ -5,14 +5,18 @@
 
 mod address;
 mod error;
+mod look;
 mod postgres;
 mod postgres_access;
+mod postgres_alerts;
 mod postgres_audit;
 mod postgres_changes;
 mod postgres_condemned;
 mod postgres_traces;
 mod rows;
+mod schema;
 mod sqlite;
+mod sqlite_alerts;
 mod sqlite_audit;
 mod sqlite_tokens;
 #[cfg(test)]
@@ -31,12 +35,14 @@ use crate::tokens::TokenInfo;
 
 pub use address::{DatabaseUrl, ParseDatabaseUrlError};
 pub(crate) use error::StoreError;
+pub(crate) use look::{Looked, NotLooked, look_at};
 use postgres::PostgresStore;
 pub(crate) use postgres_changes::ChangeSignal;
 pub(crate) use postgres_condemned::CollectorTurn;
 pub(crate) use rows::{
-    AuditRow, BundleRow, ChangeRow, Changes, Condemned, FrameRow, Of, ReplayRow, SealRow, TraceRow, TraceRows,
+    AlertRow, AuditRow, BundleRow, ChangeRow, Changes, Condemned, FrameRow, Of, ReplayRow, SealRow, TraceRow, TraceRows,
 };
+pub(crate) use schema::Schema;
 use sqlite::SqliteStore;
 
 /// File name of the embedded database in the data directory.
@@ -88,6 +94,12 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
 
     /// The lines of the audit log after a number, at most `limit` of them, the oldest first, with their numbers.
     fn audit(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, AuditRow)>>;
+
+    /// Adds an alert, unless one of its id is there, and forgets the oldest beyond so many.
+    fn put_alert<'a>(&'a self, alert: &'a AlertRow, keep: u32) -> Answer<'a, ()>;
+
+    /// The newest alerts, at most `limit`, the newest first.
+    fn alerts(&self, limit: u32) -> Answer<'_, Vec<AlertRow>>;
 
     /// Tells the servers of this database that the fact of a key has changed. A database of one server forgets it.
     fn put_change<'a>(&'a self, _change: &'a ChangeRow) -> Answer<'a, ()> {

@@ -13,13 +13,14 @@ use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
 use super::{
-    Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, Changes, CollectorTurn, Condemned, DatabaseUrl, Of, SealRow,
-    Store, TraceRows, postgres_access, postgres_audit, postgres_changes, postgres_condemned, postgres_traces,
+    AlertRow, Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, Changes, CollectorTurn, Condemned, DatabaseUrl, Of,
+    SealRow, Store, TraceRows, postgres_access, postgres_alerts, postgres_audit, postgres_changes, postgres_condemned,
+    postgres_traces,
 };
 use crate::tokens::TokenInfo;
 
 /// They run under a lock of the database, so that servers can start at the same time.
-static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
+pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/postgres");
 
 /// Connections of one server: no hot path reads here.
 const CONNECTIONS: u32 = 8;
@@ -152,6 +153,14 @@ impl Store for PostgresStore {
 
     fn audit(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, AuditRow)>> {
         Box::pin(async move { Ok(postgres_audit::after(&self.pool, after, limit).await?) })
+    }
+
+    fn put_alert<'a>(&'a self, alert: &'a AlertRow, keep: u32) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(postgres_alerts::put(&self.pool, alert, keep).await?) })
+    }
+
+    fn alerts(&self, limit: u32) -> Answer<'_, Vec<AlertRow>> {
+        Box::pin(async move { Ok(postgres_alerts::newest(&self.pool, limit).await?) })
     }
 
     fn put_change<'a>(&'a self, change: &'a ChangeRow) -> Answer<'a, ()> {

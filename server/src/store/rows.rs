@@ -4,6 +4,15 @@ use serde_json::Value;
 use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
+/// What an operator should look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AlertRow {
+    pub(crate) id: Uuid,
+    pub(crate) at: UtcSeconds,
+    /// An object in JSON.
+    pub(crate) json: String,
+}
+
 /// A published bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BundleRow {

@@ -17,10 +17,13 @@ use uuid::Uuid;
 
 use symseal_seal::UtcSeconds;
 
-use super::{Answer, AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, Store, TraceRows, sqlite_audit, sqlite_tokens};
+use super::{
+    AlertRow, Answer, AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, Store, TraceRows, sqlite_alerts, sqlite_audit,
+    sqlite_tokens,
+};
 use crate::tokens::TokenInfo;
 
-static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
+pub(super) static MIGRATIONS: Migrator = sqlx::migrate!("../migrations/sqlite");
 
 /// How long a writer waits for another before it fails.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -180,6 +183,14 @@ impl Store for SqliteStore {
 
     fn audit(&self, after: u64, limit: u32) -> Answer<'_, Vec<(u64, AuditRow)>> {
         Box::pin(async move { Ok(sqlite_audit::after(&self.pool, after, limit).await?) })
+    }
+
+    fn put_alert<'a>(&'a self, alert: &'a AlertRow, keep: u32) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(sqlite_alerts::put(&self.pool, alert, keep).await?) })
+    }
+
+    fn alerts(&self, limit: u32) -> Answer<'_, Vec<AlertRow>> {
+        Box::pin(async move { Ok(sqlite_alerts::newest(&self.pool, limit).await?) })
     }
 
     fn ping(&self) -> Answer<'_, ()> {

@@ -123,6 +123,7 @@ async fn keeps_what_a_store_promises(database: &Opener<'_>) {
     tokens_are_found_listed_and_revoked_once(database).await;
     the_first_secret_of_a_name_stays(database).await;
     the_audit_log_is_read_in_order_and_in_parts(database).await;
+    the_newest_alerts_stay_and_none_is_there_twice(database).await;
     many_writers_lose_nothing(database).await;
     one_trace_of_many_writers_is_recorded_once(database).await;
 }
@@ -255,6 +256,24 @@ async fn the_audit_log_is_read_in_order_and_in_parts(database: &Opener<'_>) {
     for beyond in [i64::MAX.cast_unsigned(), u64::MAX] {
         assert!(store.audit(beyond, 9).await.unwrap().is_empty());
     }
+}
+
+async fn the_newest_alerts_stay_and_none_is_there_twice(database: &Opener<'_>) {
+    let store = database.open().await;
+    let row = |number: u64| AlertRow {
+        id: Uuid::from_u128(number.into()),
+        at: UtcSeconds(1_700_000_000),
+        json: format!(r#"{{"kind": "{number}\u0000"}}"#),
+    };
+    for number in [1, 2, 2, 3, 1, 4, 5] {
+        store.put_alert(&row(number), 4).await.unwrap();
+    }
+    let other = database.open().await;
+    let ids = |rows: Vec<AlertRow>| rows.iter().map(|row| row.id.as_u128()).collect::<Vec<_>>();
+    let kept = other.alerts(9).await.unwrap();
+    assert!(kept[0].at == row(5).at && kept[0].json.contains(r#""kind""#), "{kept:?}");
+    assert_eq!(ids(kept), [5, 4, 3, 2]);
+    assert_eq!(ids(other.alerts(2).await.unwrap()), [5, 4]);
 }
 
 async fn many_writers_lose_nothing(database: &Opener<'_>) {

@@ -40,6 +40,7 @@ use crate::origins::Patience;
 use crate::pool::Pool;
 use crate::takedown::TakenDown;
 use server::UpstreamServer;
+pub(crate) use server::name_of;
 
 /// Files that are known to be absent, and those that a server did not bring; beyond that the memory starts anew.
 const REMEMBERED: usize = 100_000;

@@ -253,7 +253,7 @@ impl UpstreamServer {
 }
 
 /// Where a server is: without a user's password, and without the token that its path may begin with.
-fn name_of(url: &reqwest::Url) -> String {
+pub(crate) fn name_of(url: &reqwest::Url) -> String {
     let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
     let path = hide_tokens(url.path());
     format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), path.trim_end_matches('/'))

@@ -111,10 +111,12 @@ async fn an_upload_above_the_limit_is_413_by_whatever_way_it_comes() {
     assert_eq!(chunk(&range, first).await.unwrap().status(), StatusCode::ACCEPTED);
     let range = format!("{}-{}", first.len(), large.len() - 1);
     assert_eq!(chunk(&range, second).await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
-    // What fits ends the session as if nothing had been.
+    // The session ended with that: a blob that is too large does not become smaller, and what came of it would count for a day.
     let fitting = Digest::of(&large[..LIMIT]);
     let end = http.put(format!("{at}?digest={fitting}")).body(large[first.len()..LIMIT].to_vec()).send().await.unwrap();
-    assert_eq!(end.status(), StatusCode::CREATED);
+    assert_eq!(end.status(), StatusCode::NOT_FOUND);
+    let unfinished = std::fs::read_dir(root.path().join("data/repositories/r/_uploads"));
+    assert_eq!(unfinished.map_or(0, |files| files.count()), 0);
     // And our own API.
     let file = http.put(server.url("/api/v1/symbols?name=app")).body(large.clone()).send().await.unwrap();
     let (status, code, message) = error(file).await;

@@ -3,19 +3,20 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::support::programs::run;
-use crate::support::{Running, http};
+use crate::support::{Running, http, noise};
 use axum::Json;
 use axum::extract::State;
 use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use reqwest::{Client, StatusCode};
+use reqwest::{Body, Client, StatusCode};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
+use symseal_bundle::{Digest, oci};
 use symseal_server::ConfigFile;
 
 const AUDIENCE: &str = "https://symbols.example.org";
@@ -187,6 +188,94 @@ async fn a_pipeline_does_what_its_claims_give_and_nothing_else() {
     ] {
         assert_eq!(push(&http, &server, "acme/app", &token).await, StatusCode::UNAUTHORIZED, "{what}");
     }
+    server.stop().await;
+}
+
+/// A body whose second half comes after a while.
+fn slow(bytes: &[u8], pause: Duration) -> Body {
+    let (first, rest) = bytes.split_at(bytes.len() / 2);
+    let (first, rest) = (first.to_vec(), rest.to_vec());
+    let first = futures_util::stream::once(async move { Ok::<_, std::io::Error>(first) });
+    let rest = futures_util::stream::once(async move {
+        tokio::time::sleep(pause).await;
+        Ok(rest)
+    });
+    Body::wrap_stream(futures_util::StreamExt::chain(first, rest))
+}
+
+#[tokio::test]
+async fn what_ends_after_the_pipelines_token_expired_is_refused_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (issuer, signer) = (issuer().await, Signer::new("one"));
+    issuer.keys.lock().unwrap().push(signer.published());
+    let (server, http) = (server(folder.path(), &issuer.url).await, http());
+    let release = signer.token(&claims(&issuer.url));
+    let expiring = |seconds: i64| {
+        let mut claims = claims(&issuer.url);
+        claims["exp"] = json!(i64::try_from(now()).unwrap() + seconds);
+        signer.token(&claims)
+    };
+    let layer = noise(4000, 1);
+    let layer_digest = Digest::of(&layer);
+    let url = |digest: &Digest| server.url(&format!("/v2/acme/app/blobs/uploads/?digest={digest}"));
+    let pushed = http.post(url(&layer_digest)).bearer_auth(&release).body(layer).send().await.unwrap();
+    assert_eq!(pushed.status(), StatusCode::CREATED);
+    let manifest = json!({
+        "schemaVersion": 2, "mediaType": oci::MANIFEST, "artifactType": "a/b",
+        "layers": [{ "mediaType": "a/b", "digest": layer_digest.to_string(), "size": 4000 }],
+    })
+    .to_string();
+    let late = noise(900_000, 2);
+    let late_digest = Digest::of(&late);
+    // Clocks may be half a minute apart: these hold for three seconds more.
+    let (token, pause) = (expiring(-27), Duration::from_secs(5));
+    let blob = http.post(url(&late_digest)).bearer_auth(&token).body(slow(&late, pause));
+    let put = http.put(server.url("/v2/acme/app/manifests/late")).bearer_auth(&token);
+    let put = put.header("content-type", oci::MANIFEST).body(slow(manifest.as_bytes(), pause));
+    // A session ends with the token by the clock, and what began in it goes on for as long as the token holds.
+    let session = server.url("/api/v1/token?scope=repository:acme/app:pull,push");
+    let session = http.get(session).basic_auth("ci", Some(expiring(3))).send().await.unwrap();
+    let session: Value = session.json().await.unwrap();
+    let session = session["token"].as_str().unwrap();
+    let kept = noise(900_000, 3);
+    let kept_digest = Digest::of(&kept);
+    let in_session = http.post(url(&kept_digest)).bearer_auth(session).body(slow(&kept, pause));
+    let (blob, put, in_session) = tokio::join!(blob.send(), put.send(), in_session.send());
+    for refused in [blob.unwrap(), put.unwrap()] {
+        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+        let text = refused.text().await.unwrap();
+        assert!(text.contains("expired meanwhile") && text.contains("new one"), "{text}");
+    }
+    assert_eq!(in_session.unwrap().status(), StatusCode::CREATED);
+    for (path, expected) in [
+        (format!("blobs/{late_digest}"), StatusCode::NOT_FOUND),
+        ("manifests/late".to_owned(), StatusCode::NOT_FOUND),
+        (format!("blobs/{kept_digest}"), StatusCode::OK),
+    ] {
+        let found = http.get(server.url(&format!("/v2/acme/app/{path}"))).bearer_auth(&release).send().await.unwrap();
+        assert_eq!(found.status(), expected, "{path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_of_an_issuer_that_was_taken_off_the_list_does_not_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (issuer().await, issuer().await);
+    let (signer, http) = (Signer::new("one"), http());
+    one.keys.lock().unwrap().push(signer.published());
+    let server = self::server(folder.path(), &one.url).await;
+    let url = server.url("/api/v1/token?scope=repository:acme/app:pull,push");
+    let session = http.get(url).basic_auth("ci", Some(signer.token(&claims(&one.url)))).send().await.unwrap();
+    let session: Value = session.json().await.unwrap();
+    let session = session["token"].as_str().unwrap();
+    assert_eq!(push(&http, &server, "acme/app", session).await, StatusCode::ACCEPTED);
+    server.stop().await;
+    let server = self::server(folder.path(), &other.url).await;
+    assert_eq!(push(&http, &server, "acme/app", session).await, StatusCode::UNAUTHORIZED);
+    server.stop().await;
+    let server = self::server(folder.path(), &one.url).await;
+    assert_eq!(push(&http, &server, "acme/app", session).await, StatusCode::ACCEPTED);
     server.stop().await;
 }
 

@@ -292,6 +292,14 @@ async fn a_second_owner_of_a_sealed_id_is_refused_and_told_of() {
     let alerts = scene.json(&server, "/api/v1/alerts").await;
     assert_eq!(alerts["alerts"][0]["kind"], "different-bytes", "{alerts}");
     assert_eq!(alerts["alerts"][0]["answers"], Digest::of(&sealed.file).to_string());
+
+    // They outlive the server, whose counts begin anew.
+    let before = alerts;
+    server.stop().await;
+    let server = scene.serve(&[]).await;
+    assert_eq!(scene.json(&server, "/api/v1/alerts").await, before);
+    let metrics = String::from_utf8(scene.get(&server, "/metrics").await.1).unwrap();
+    assert!(metrics.contains("symseal_alerts_total{kind=\"second-owner\"} 0\n"), "{metrics}");
 }
 
 #[tokio::test]

@@ -31,6 +31,13 @@ pub(super) struct OriginArgs {
 }
 
 impl OriginArgs {
+    /// Whether there is an option at all.
+    pub(super) fn is_any(&self) -> bool {
+        let has_server = !self.upstream.is_empty() || !self.symbol_upstream.is_empty();
+        let has_place = !self.source_root.is_empty() || !self.index.is_empty();
+        has_server || has_place || self.index_interval.is_some() || self.cache_size.is_some()
+    }
+
     pub(super) fn origins(&self, file: &OriginsSection) -> Origins {
         let cache_mib = self.cache_size.or(file.cache_mib);
         Origins {

@@ -72,6 +72,12 @@ impl Issuers {
         !self.0.is_empty() && text.split('.').count() == 3
     }
 
+    /// Whether the issuer of what a session's caller is known by is one of these.
+    pub(super) fn have(&self, hash: &str) -> bool {
+        let issuer = hash.strip_prefix(MARK).and_then(|id| id.split_once('#')).map(|(issuer, _)| issuer);
+        issuer.is_some_and(|issuer| self.0.iter().any(|(known, _)| known.name() == issuer))
+    }
+
     /// The caller that a token names, with what the rules give it.
     pub(super) async fn caller(&self, text: &str) -> Result<Arc<KnownToken>, OidcError> {
         let refused = |error: jsonwebtoken::errors::Error| OidcError::Refused(error.to_string());
@@ -113,6 +119,12 @@ pub(super) fn of_session(token: &str, grants: &[Grant], expires: i64) -> Option<
 /// Whether what a caller is known by is an identity token's.
 pub(super) fn is_of_pipeline(hash: &str) -> bool {
     hash.starts_with(MARK)
+}
+
+/// Whether a token that expires then holds at a time, as it does at the start of a request.
+pub(super) fn holds(expires: UtcSeconds, at: UtcSeconds) -> bool {
+    let leeway = i64::try_from(LEEWAY).unwrap_or_default();
+    at.0 <= expires.0.saturating_add(leeway)
 }
 
 fn known(id: &str, mut grants: Vec<Grant>, expires: i64) -> KnownToken {

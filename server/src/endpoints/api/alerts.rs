@@ -19,5 +19,5 @@ pub(crate) async fn get(
     if !app.access.may_watch(&caller) {
         return Err(ApiError::forbidden(&Grant::ReadAudit));
     }
-    Ok(app.memory.json(&json!({ "alerts": app.alerts.list() }))?)
+    Ok(app.memory.json(&json!({ "alerts": app.alerts.list(app.store.as_ref()).await? }))?)
 }

@@ -97,7 +97,9 @@ impl From<StoreError> for ApiError {
 impl From<CallerError> for ApiError {
     fn from(error: CallerError) -> Self {
         match error {
-            CallerError::Refused => Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", error),
+            CallerError::Refused | CallerError::Expired => {
+                Self::new(StatusCode::UNAUTHORIZED, "unauthenticated", error)
+            }
             CallerError::Store(error) => error.into(),
             CallerError::Issuer(_) => Self::away("issuer-away", error),
         }

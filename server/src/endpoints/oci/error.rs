@@ -114,9 +114,9 @@ impl OciError {
         matches!(self.code, Code::InsufficientStorage)
     }
 
-    /// Whether what came is not wanted, whatever comes next: it is more than the quota, or the token holds no longer.
+    /// Whether what came is not wanted, whatever comes next: it is more than the quota or than one upload may have, or the token holds no longer.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(self.code, Code::OverQuota | Code::Unauthorized)
+        matches!(self.code, Code::OverQuota | Code::TooLarge | Code::Unauthorized)
     }
 }
 
@@ -159,7 +159,7 @@ impl From<StoreError> for OciError {
 impl From<CallerError> for OciError {
     fn from(error: CallerError) -> Self {
         match error {
-            CallerError::Refused => {
+            CallerError::Refused | CallerError::Expired => {
                 let basic = (header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"symseal\""));
                 Self::new(Code::Unauthorized, error).with_headers(HeaderMap::from_iter([basic]))
             }

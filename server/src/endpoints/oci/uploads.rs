@@ -107,7 +107,7 @@ async fn append(
 }
 
 /// What came is given up where the disk or the quota is full: most clients begin anew, and half an upload would keep it full for a day. So it is
-/// where the token holds no longer.
+/// where it is more than one upload may have, and where the token holds no longer.
 async fn unless_given_up<T>(app: &App, upload: &Arc<Upload>, taken: Result<T, OciError>) -> Result<T, OciError> {
     if taken.as_ref().is_err_and(|error| error.is_full() || error.is_refusal()) {
         let (uploads, upload) = (app.uploads.clone(), Arc::clone(upload));

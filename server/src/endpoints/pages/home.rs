@@ -1,6 +1,7 @@
 //! The first page: how much there is, how to use it, what an operator should look at.
 
 use maud::{Markup, html};
+use serde_json::Value;
 
 use super::layout::{self, count, counted};
 use super::search::releases_table;
@@ -8,16 +9,20 @@ use super::wanted::table as wanted_table;
 use crate::access::Caller;
 use crate::app::App;
 use crate::search::{Summary, summary};
+use crate::store::StoreError;
 
 /// Releases, alerts and missing ids shown here; the rest has pages of its own.
 const SHOWN: usize = 10;
 
+/// The alerts, or why there are none.
+type Alerts<'a> = Result<&'a [Value], &'a StoreError>;
+
 /// The page.
-pub(super) fn page(app: &App, caller: &Caller, url: &str) -> Markup {
-    layout::page("", "Debug symbols", "", &content(app, caller, url))
+pub(super) fn page(app: &App, caller: &Caller, url: &str, alerts: Alerts<'_>) -> Markup {
+    layout::page("", "Debug symbols", "", &content(app, caller, url, alerts))
 }
 
-fn content(app: &App, caller: &Caller, url: &str) -> Markup {
+fn content(app: &App, caller: &Caller, url: &str, alerts: Alerts<'_>) -> Markup {
     let Summary { releases, bundles, sealed, first } = summary(app, caller, SHOWN);
     html! {
         h1 { "Debug symbols" }
@@ -50,7 +55,7 @@ fn content(app: &App, caller: &Caller, url: &str) -> Markup {
             }
         }
         @if app.access.may_watch(caller) {
-            (alerts(app))
+            (alerts_table(alerts))
             @let wanted = app.wanted.list(|key| app.is_missing(key));
             @if !wanted.is_empty() {
                 section {
@@ -64,11 +69,12 @@ fn content(app: &App, caller: &Caller, url: &str) -> Markup {
 }
 
 /// The newest contradictions.
-fn alerts(app: &App) -> Markup {
-    let alerts = app.alerts.list();
-    let text = |alert: &serde_json::Value, field: &str| {
-        alert.get(field).and_then(|value| value.as_str()).unwrap_or_default().to_owned()
+fn alerts_table(alerts: Alerts<'_>) -> Markup {
+    let Ok(alerts) = alerts else {
+        return html! { section { h2 { "Alerts" } p { "The database, which has them, does not answer." } } };
     };
+    let text =
+        |alert: &Value, field: &str| alert.get(field).and_then(|value| value.as_str()).unwrap_or_default().to_owned();
     html! {
         @if !alerts.is_empty() {
             section {

@@ -42,7 +42,12 @@ pub(crate) async fn home(
 ) -> Response {
     let mut response = if wants_page(&headers) {
         let url = app.own_url(&headers);
-        answer(Arc::clone(&app), move |app| Ok(home::page(app, &caller, &url))).await
+        // Nobody else is shown any.
+        let alerts = match app.access.may_watch(&caller) {
+            true => app.alerts.list(app.store.as_ref()).await,
+            false => Ok(Vec::new()),
+        };
+        answer(Arc::clone(&app), move |app| Ok(home::page(app, &caller, &url, alerts.as_deref()))).await
     } else {
         format!("debuginfod (symseal) {}\n", env!("CARGO_PKG_VERSION")).into_response()
     };

@@ -1,0 +1,66 @@
+//! The server's certificate: whether its key fits, and until when it holds.
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use symseal_seal::UtcSeconds;
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
+
+use super::Finding;
+use crate::clock::now;
+use crate::config::TlsConfig;
+use crate::tls::Tls;
+
+/// A certificate that ends within so many days is warned of: the services that give them renew a month before.
+const SOON_DAYS: u32 = 14;
+
+pub(super) fn look(tls: Option<&TlsConfig>) -> Vec<Finding> {
+    let Some(files) = tls else {
+        return vec![Finding::skipped("tls.certificate", "no certificate is configured: connections are plain")];
+    };
+    let key = match Tls::load(files) {
+        Ok(_) => Finding::ok("tls.certificate", format!("{} and its key fit", files.certificate.display())),
+        Err(error) => Finding::problem(
+            "tls.certificate",
+            error.to_string(),
+            "put the chain and the private key of its first certificate there",
+        ),
+    };
+    vec![key, expiry(files)]
+}
+
+/// The first end of a certificate in the chain: without any of them clients do not come up to one that they believe.
+fn expiry(files: &TlsConfig) -> Finding {
+    const ID: &str = "tls.expiry";
+    let shown = files.certificate.display();
+    let chain = CertificateDer::pem_file_iter(&files.certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let times: Option<Vec<(UtcSeconds, UtcSeconds)>> =
+        chain.ok().and_then(|chain| chain.iter().map(|it| validity(it)).collect());
+    let Some((begin, end)) = times.and_then(|times| {
+        let begin = times.iter().map(|time| time.0).max()?;
+        Some((begin, times.iter().map(|time| time.1).min()?))
+    }) else {
+        return Finding::skipped(ID, format!("{shown} cannot be read as certificates"));
+    };
+    let (at, renew) = (now(), "renew it: a running server takes the new files over by itself");
+    if end < at {
+        Finding::problem(ID, format!("{shown} expired at {end}"), renew)
+    } else if begin > at {
+        Finding::problem(
+            ID,
+            format!("{shown} holds from {begin} on, and it is {at} by this machine's clock"),
+            "set the clock, or take another certificate",
+        )
+    } else if end <= at.plus_days(SOON_DAYS) {
+        Finding::warning(ID, format!("{shown} expires at {end}"), renew)
+    } else {
+        Finding::ok(ID, format!("{shown} holds until {end}"))
+    }
+}
+
+/// From when and until when a certificate holds; `None` where it is none.
+fn validity(der: &[u8]) -> Option<(UtcSeconds, UtcSeconds)> {
+    let validity = Certificate::from_der(der).ok()?.tbs_certificate.validity;
+    let seconds = |time: x509_cert::time::Time| i64::try_from(time.to_unix_duration().as_secs()).ok().map(UtcSeconds);
+    Some((seconds(validity.not_before)?, seconds(validity.not_after)?))
+}
