@@ -34,7 +34,8 @@ pub enum CaptureError {
     },
     /// A 32-bit process, or another one whose registers are not x86_64's.
     #[error(
-        "thread {thread} of process {pid} does not run 64-bit code: {bytes} bytes of registers instead of {expected}"
+        "thread {thread} of process {pid} does not run 64-bit code ({bytes} bytes of registers instead of {expected}): only processes of x86_64 are captured; \
+         `gdb -p {pid}` shows its stacks, and `gcore {pid}` writes a core file"
     )]
     OtherArchitecture {
         /// The process.

@@ -37,8 +37,10 @@ mod stacks;
 mod stopped;
 mod tasks;
 
+use std::fs::File;
 use std::time::Duration;
 
+use symseal_module::DebugId;
 use symseal_trace::Trace;
 
 pub use error::CaptureError;
@@ -51,7 +53,7 @@ pub const DEFAULT_STACK_COPY_BYTES: u64 = 64 << 10;
 pub const MAX_STACK_COPY_BYTES: u64 = 8 << 20;
 
 /// How to capture.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Options {
     /// The most bytes to copy upwards from each stack pointer, at most [`MAX_STACK_COPY_BYTES`].
     pub stack_copy_bytes: u64,
@@ -60,6 +62,9 @@ pub struct Options {
     /// How long to wait for threads that sleep in the kernel where nothing wakes them (`vfork`, a file system that hangs), while the others stand
     /// still for them. One that goes on sleeping is counted as lost.
     pub sleeping_timeout: Duration,
+    /// Gives the debug id of a file without a build-id, as those who look for its module later will work it out. It is asked before the stop, with the very
+    /// file that is mapped. Without it such modules have no debug id.
+    pub identify: Option<fn(File) -> Option<DebugId>>,
     /// Written to `trace.begin` as the program that made the trace.
     pub producer: String,
 }
@@ -70,6 +75,7 @@ impl Default for Options {
             stack_copy_bytes: DEFAULT_STACK_COPY_BYTES,
             stop_timeout: Duration::from_secs(2),
             sleeping_timeout: Duration::from_millis(50),
+            identify: None,
             producer: concat!("symseal ", env!("CARGO_PKG_VERSION")).to_owned(),
         }
     }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use symseal_module::Avma;
 use symseal_module::escape::escape;
 use symseal_process::{
-    IdentifiedBy, JitMaps, Mapping, ProcessModule, executable_of, modules_in, proc_maps, read_memory, tasks,
-    thread_name, vdso_bytes,
+    IdentifiedBy, JitMaps, Mapping, ProcessModule, executable_of, living, modules_in, open_module, proc_maps,
+    read_memory, tasks, thread_name, vdso_bytes,
 };
 use symseal_trace::{Trace, TraceBegin, TraceEnd, TraceModule, TraceSample, Uuid, rfc3339_utc};
 
@@ -45,6 +45,7 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
     // Before the stop: whatever is slow and hardly ever changes.
     let mappings_before = proc_maps(pid)?;
     let mut modules = modules_in(pid, &mappings_before)?;
+    identify(pid, &mut modules, options);
     let vdso = vdso_bytes(pid)?;
     let executable = executable_of(pid).ok();
     let mut jit = JitMaps::new(pid);
@@ -55,12 +56,16 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
     let stopped = StoppedThreads::stop_all(pid, options)?;
     let mappings = proc_maps(pid)?;
     let (mut samples, unread) = sample_all(pid, &stopped, &mappings, options.stack_copy_bytes)?;
-    if code_of(&mappings).ne(code_of(&mappings_before)) {
+    let has_other_code = code_of(&mappings).ne(code_of(&mappings_before));
+    if has_other_code {
         modules = modules_in(pid, &mappings)?;
     }
     let lost = stopped.lost().saturating_add(unread);
     let held: HashMap<u32, Duration> = stopped.release().into_iter().collect();
 
+    if has_other_code {
+        identify(pid, &mut modules, options);
+    }
     if samples.is_empty() {
         return Err(CaptureError::NothingSampled { pid, threads: lost });
     }
@@ -95,6 +100,14 @@ fn run(pid: u32, options: &Options) -> Result<Trace, CaptureError> {
     Ok(sealed(Trace { begin, modules, code, jit, samples, end, ..Trace::default() }))
 }
 
+/// Gives modules without a build-id an id by their code. Files are read whole for it: not while threads stand still.
+fn identify(pid: u32, modules: &mut [ProcessModule], options: &Options) {
+    let Some(identify) = options.identify else { return };
+    for module in modules.iter_mut().filter(|module| module.module.debug_id.is_none() && !module.is_vdso()) {
+        module.module.debug_id = open_module(pid, module).ok().and_then(|opened| identify(opened.file));
+    }
+}
+
 /// The samples of all threads that can still be read, and the number of the others.
 fn sample_all(
     pid: u32,
@@ -103,7 +116,8 @@ fn sample_all(
     copy_bytes: u64,
 ) -> Result<(Vec<TraceSample>, u64), CaptureError> {
     // A process that is killed meanwhile has no memory: the samples so far are still true.
-    let read = |address: Avma, out: &mut [u8]| read_memory(pid, address, out).unwrap_or(0);
+    let living = living(pid);
+    let read = |address: Avma, out: &mut [u8]| read_memory(living, address, out).unwrap_or(0);
     let mut copier = StackCopier::new(mappings, copy_bytes, read);
     let mut samples = Vec::with_capacity(stopped.threads().len());
     let mut lost = 0u64;
@@ -147,6 +161,7 @@ fn code_of(mappings: &[Mapping]) -> impl Iterator<Item = &Mapping> {
 
 fn trace_module(module: ProcessModule, vdso: Option<&[u8]>) -> TraceModule {
     let bytes = if module.is_vdso() { vdso.map(<[u8]>::to_vec) } else { None };
+    let has_id = module.module.debug_id.is_some();
     let file_debug_id = module.file_debug_id.filter(|id| module.module.debug_id.as_ref() != Some(id));
     TraceModule {
         path: module.module.path,
@@ -158,6 +173,7 @@ fn trace_module(module: ProcessModule, vdso: Option<&[u8]>) -> TraceModule {
         identified_by: match module.identified_by {
             IdentifiedBy::Memory => symseal_trace::IdentifiedBy::MemoryNote,
             IdentifiedBy::File => symseal_trace::IdentifiedBy::FileNote,
+            IdentifiedBy::None if has_id => symseal_trace::IdentifiedBy::FileCode,
             IdentifiedBy::None => symseal_trace::IdentifiedBy::None,
         },
         file_debug_id,

@@ -23,6 +23,11 @@ use crate::tasks::{Kind, tasks};
 /// Bytes below the stack pointer that a function may use without moving it (System V ABI, AMD64, 3.2.2).
 /// In an epilogue the slots of registers that were just popped lie here, too.
 const RED_ZONE_BYTES: u64 = 128;
+/// How far below a stack its pointer is followed when the stack overflowed: what faulted may have moved it by a frame of any size that fits on a stack, of
+/// which the kernel gives the first thread 8 MiB unless told otherwise (getrlimit(2), `RLIMIT_STACK`).
+const FURTHEST_BELOW_STACK: u64 = 8 << 20;
+/// Below this address no stack pointer was one: the kernel maps nothing there (`vm.mmap_min_addr`).
+const LOWEST_ADDRESS: u64 = 0x1_0000;
 /// Signal handlers nest rarely, and what looks like a hundred signal frames is none.
 const MAX_STRETCHES: usize = 8;
 /// `mov $15, %rax; syscall` as glibc and musl have it, and with the short `mov` that Go uses.
@@ -135,21 +140,38 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
         for _ in 0..MAX_STRETCHES {
             let Some(sp) = pointers.pop_front() else { break };
             followed.push(sp);
-            if let Some(segment) = self.stretch(sp, segments) {
-                pointers.extend(self.interrupted(&segment));
-                join(segments, segment);
+            for (start, end) in self.ranges(sp).into_iter().flatten() {
+                if let Some(segment) = self.part(start, end, segments) {
+                    pointers.extend(self.interrupted(&segment));
+                    join(segments, segment);
+                }
             }
         }
         followed
     }
 
-    /// The part around `sp` that is not copied yet.
-    fn stretch(&mut self, sp: Avma, copied: &[StackSegment]) -> Option<StackSegment> {
-        // A stack pointer at the very end of its mapping points to no byte of it.
-        let below = sp.checked_sub(1)?;
-        let mapping = maps::find(self.mappings, sp).or_else(|| maps::find(self.mappings, below))?;
-        let start = sp.0.saturating_sub(RED_ZONE_BYTES).max(mapping.start.0);
-        self.part(Avma(start), sp.0.saturating_add(self.copy_bytes), copied)
+    /// Where the stack of `sp` begins and where its copy ends: around `sp`; where nothing can be read there, below it, since a stack pointer at the very end of
+    /// its mapping points to no byte of it, and above it, since that of a stack that overflowed lies in the guard below the stack, or in nothing.
+    fn ranges(&self, sp: Avma) -> [Option<(Avma, u64)>; 2] {
+        let readable = |address: Avma| maps::find(self.mappings, address).filter(|mapping| mapping.readable);
+        let around = |mapping: &Mapping| {
+            let start = sp.0.saturating_sub(RED_ZONE_BYTES).max(mapping.start.0);
+            (Avma(start), sp.0.saturating_add(self.copy_bytes))
+        };
+        if let Some(mapping) = readable(sp) {
+            return [Some(around(mapping)), None];
+        }
+        let below = sp.checked_sub(1).and_then(readable).map(around);
+        let above = self.stack_above(sp).map(|start| (start, start.0.saturating_add(self.copy_bytes)));
+        [below, above]
+    }
+
+    /// Where the stack begins that lies nearest above an address at which nothing can be read.
+    fn stack_above(&self, sp: Avma) -> Option<Avma> {
+        let after = self.mappings.partition_point(|mapping| mapping.start <= sp);
+        let nearest = self.mappings.get(after..)?.iter().find(|mapping| mapping.readable)?;
+        let is_near = nearest.start.0.saturating_sub(sp.0) <= FURTHEST_BELOW_STACK;
+        (sp.0 >= LOWEST_ADDRESS && is_near && nearest.writable).then_some(nearest.start)
     }
 
     /// The bytes from `start` to `end` within the mapping of the first one, without what is copied already.
@@ -304,6 +326,29 @@ mod tests {
         for sp in [0, 1, 0x8000, u64::MAX] {
             assert_eq!(Memory::new().copy(sp, 0x1000), []);
         }
+    }
+
+    #[test]
+    fn a_stack_that_overflowed_begins_above_its_pointer() {
+        let begins = (MAIN, MAIN + 0x1000);
+        for below in [8, 0x1000, MAIN - (ALTERNATE + MAPPED) - 8] {
+            assert_eq!(ranges(&Memory::new().copy(MAIN - below, 0x1000)), [begins], "{below:#x}");
+        }
+        // At the very end of one stack, and below another.
+        let memory = Memory::new();
+        let end = ALTERNATE + MAPPED;
+        assert_eq!(ranges(&memory.copy(end, 0x1000)), [(end - 128, end), begins]);
+        // Too far below one, and below what no stack lies in.
+        assert_eq!(ranges(&memory.copy(MAIN + MAPPED + 8, 0x1000)), []);
+        // A guard is mapped, and cannot be read.
+        let text =
+            "00100000-00110000 ---p 0 00:00 0\n00200000-00210000 rw-p 0 00:00 0\n02200000-02210000 rw-p 0 00:00 0\n";
+        let mappings = maps::parse(text.as_bytes()).unwrap();
+        let copier = StackCopier::new(&mappings, 0x1000, |_: Avma, _: &mut [u8]| 0);
+        let above = |sp: u64| copier.ranges(Avma(sp))[1].map(|(start, _)| start.0);
+        assert_eq!([ALTERNATE, ALTERNATE + 0xfff8].map(above), [Some(MAIN); 2]);
+        assert_eq!(above(0x220_0000 - FURTHEST_BELOW_STACK), Some(0x220_0000));
+        assert_eq!(above(0x220_0000 - FURTHEST_BELOW_STACK - 8), None);
     }
 
     #[test]

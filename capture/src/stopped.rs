@@ -103,7 +103,8 @@ impl StoppedThreads {
         let field = |name: &str| status.field(name);
         let ended = field("State:").is_none_or(|state| state.starts_with(['Z', 'X']));
         if ended {
-            self.lost = self.lost.saturating_add(1);
+            // A first thread that ended is listed for as long as others run.
+            self.lost = self.lost.saturating_add(u64::from(task != self.pid));
             return Ok(false);
         }
         match field("TracerPid:").and_then(|tracer| tracer.parse().ok()) {

@@ -9,6 +9,9 @@ use symseal_module::{DebugId, MappedModule, MissReason, Svma};
 use crate::Resolver;
 use crate::local::read::object_of;
 
+/// For people, of a module without a debug id.
+pub(crate) const NO_ID_ADVICE: &str =
+    "linkers write one with --build-id; without it nothing tells whether a file is the one that was mapped";
 /// The largest file that is read for its code, in bytes: larger ones are mostly debug information.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 /// What stands between two sections of code: an instruction that no program runs.
@@ -36,7 +39,7 @@ impl Resolver {
     /// # Errors
     /// The reason why there is none, and a word about it for people.
     pub fn module_code(&self, module: &MappedModule) -> Result<ModuleCode, (MissReason, String)> {
-        let Some(id) = &module.debug_id else { return Err((MissReason::NoDebugId, String::new())) };
+        let Some(id) = &module.debug_id else { return Err((MissReason::NoDebugId, NO_ID_ADVICE.to_owned())) };
         let in_bundle = self.executable_in_bundles(id, MAX_FILE_BYTES);
         if let Some(code) = in_bundle.as_ref().ok().and_then(|(bytes, digest)| code_of(bytes, id, *digest, true).ok()) {
             return Ok(code);

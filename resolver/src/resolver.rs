@@ -11,6 +11,7 @@ use symseal_module::{
 
 use crate::answers::{Answers, Question};
 use crate::bundles::{Access, BundleSource, NoTable, StoredBundle};
+use crate::code::NO_ID_ADVICE;
 use crate::flights::Flights;
 use crate::local::last_binary::OwnFile;
 use crate::local::{self, Local};
@@ -406,7 +407,7 @@ impl Resolver {
     fn ask_bundles(&self, id: Option<&DebugId>, lookup: Rva, tried: &mut Vec<Tried>) -> Option<NamedBy> {
         let step = ResolverStep::LocalBundle;
         let Some(id) = id else {
-            tried.push(miss(step, MissReason::NoDebugId, String::new(), None));
+            tried.push(miss(step, MissReason::NoDebugId, NO_ID_ADVICE.to_owned(), None));
             return None;
         };
         if self.sources.bundles.is_empty() {

@@ -117,8 +117,40 @@ fn what_debug_frame_cannot_know_of_gos_runtime_is_told_otherwise() {
     };
     assert_eq!(rules("runtime.mcall"), [Kind::Unsupported]);
     assert_eq!(rules("runtime.morestack"), [Kind::Unsupported]);
-    assert_eq!(rules("runtime.goexit"), [Kind::End]);
     assert!(rules("runtime.systemstack").contains(&Kind::Sp));
+}
+
+/// What Go's own table marks as the first of a stack has no caller, stripped or not, but for what the kernel enters by, and for threads that C code starts.
+#[test]
+fn the_first_functions_of_stacks_have_no_caller_whatever_debug_frame_says() {
+    use object::{Object, ObjectSymbol};
+    let of_go = ["runtime.goexit", "runtime.rt0_go", "runtime.mstart", "runtime.sigtramp", "runtime.clone"];
+    let cases = [
+        ("amd64", Linker::Go, [true, true, true, false, false]),
+        ("amd64", Linker::Gcc, [true, true, false, false, false]),
+        ("arm64", Linker::Go, [true, true, true, true, false]),
+    ];
+    for (architecture, linker, ends) in cases {
+        let directory = tempfile::tempdir().expect("a directory");
+        let Some(binary) = program(directory.path(), architecture, linker) else { continue };
+        let parts = binary.parts();
+        let debug_frame = object_debug_frame(&binary);
+        let file = object::File::parse(binary.bytes.as_slice()).expect("an ELF file");
+        for stripped in [false, true] {
+            let debug_frame = (!stripped).then_some((0, debug_frame.as_slice()));
+            let bytes = compile(&Input { debug_frame, ..parts.input() }).expect("a table").bytes;
+            let table = Table::open(&bytes).expect("a table");
+            let found = of_go.map(|name| {
+                let is_it = |found: &str| found.strip_suffix(".abi0").unwrap_or(found) == name;
+                let symbol = file.symbols().find(|symbol| symbol.name().is_ok_and(is_it)).expect(name);
+                let start = symbol.address() - parts.image_base.0;
+                let kinds = (start..start + symbol.size()).filter_map(|at| table.rule(Rva(at))?.kind());
+                let kinds: Vec<Kind> = kinds.filter(|kind| *kind != Kind::Gap).collect();
+                !kinds.is_empty() && kinds.iter().all(|kind| *kind == Kind::End)
+            });
+            assert_eq!(found, ends, "{architecture}, C code: {}, stripped: {stripped}", linker == Linker::Gcc);
+        }
+    }
 }
 
 /// The section, decompressed.

@@ -23,6 +23,8 @@ pub(crate) fn run(mode: &str) {
         "busy" => busy(),
         "signals" => signals(),
         "alternate-stack" => alternate_stack(),
+        "overflow" => thread::spawn(overflow).join().unwrap(),
+        "first-thread-ended" => first_thread_ended(),
         "spawning" => spawning(),
         "traced" => traced(),
         "sleeping-in-the-kernel" => sleeping_in_the_kernel(),
@@ -182,6 +184,75 @@ fn alternate_stack() {
     }
     until_told();
     say("end");
+}
+
+/// A thread whose stack has overflowed: the handler runs on another one, below which the stack pointer is left where there is no stack.
+#[allow(unsafe_code)]
+fn overflow() {
+    // SAFETY: all zeroes is a value of `sigaction`; what is passed is valid, and the memory is never freed.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        action.sa_sigaction = wait_for_ever as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_ONSTACK;
+        assert_eq!(libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut()), 0);
+        let memory = Box::leak(vec![0u8; 64 << 10].into_boxed_slice());
+        let stack = libc::stack_t { ss_sp: memory.as_mut_ptr().cast(), ss_flags: 0, ss_size: memory.len() };
+        assert_eq!(libc::sigaltstack(&stack, ptr::null_mut()), 0);
+        say(&libc::gettid().to_string());
+    }
+    say(&descend().to_string());
+}
+
+/// What the stack is full of, in every frame.
+pub(crate) const FULL_OF: u64 = 0x5ac0_ffee_5ac0_ffee;
+
+/// Needs more stack than there is.
+#[inline(never)]
+#[allow(unconditional_recursion)]
+fn descend() -> u64 {
+    let room = std::hint::black_box([FULL_OF; 512]);
+    descend() + std::hint::black_box(&room).iter().sum::<u64>()
+}
+
+#[allow(unsafe_code)]
+extern "C" fn wait_for_ever(_signal: libc::c_int) {
+    say("ready");
+    loop {
+        // SAFETY: no memory is touched.
+        unsafe { libc::pause() };
+    }
+}
+
+/// A process whose first thread has ended, while another one runs on. It is a child of this one, in which the thread that forked is the first.
+#[allow(unsafe_code)]
+fn first_thread_ended() {
+    // SAFETY: in the child, as far as it comes, threads and files are used that are whole there: no other thread of this process does anything.
+    unsafe {
+        match libc::fork() {
+            0 => assert_eq!(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), 0),
+            child => {
+                assert!(child > 0);
+                assert_eq!(libc::waitpid(child, ptr::null_mut(), 0), child);
+                return;
+            }
+        }
+    }
+    thread::spawn(|| {
+        let pattern: [u64; PATTERN_WORDS as usize] = std::array::from_fn(|at| 0x52 << 32 | at as u64);
+        let address = std::hint::black_box(&pattern).as_ptr();
+        // SAFETY: no memory is touched.
+        let (thread, process) = unsafe { (libc::gettid(), libc::getpid()) };
+        say(&process.to_string());
+        say(&format!("{thread} 82 {address:p}"));
+        let stat = || std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+        while !stat().contains(") Z ") {
+            thread::sleep(Duration::from_millis(1));
+        }
+        until_told();
+        std::hint::black_box(&pattern);
+    });
+    // SAFETY: no memory is touched, and the thread owns nothing that is to be freed.
+    unsafe { libc::syscall(libc::SYS_exit, 0) };
 }
 
 /// Threads that come and go as fast as they can.

@@ -1,16 +1,17 @@
 //! What a capture says is what the child says of itself.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use symseal_capture::{Options, capture};
-use symseal_module::Avma;
-use symseal_trace::{IdentifiedBy, Trace};
+use symseal_module::{Avma, DebugId};
+use symseal_trace::{IdentifiedBy, StackSegment, Trace};
 
-use crate::child::PATTERN_WORDS;
-use crate::spawn::{Running, ptrace_allowed};
+use crate::child::{FULL_OF, PATTERN_WORDS};
+use crate::spawn::{Running, ptrace_allowed, skip};
 
 /// `thread number 0xaddress`
 fn report(line: &str) -> (u32, u64, Avma) {
@@ -101,6 +102,44 @@ fn the_stack_that_a_signal_interrupted_is_captured_beside_the_handlers() {
 }
 
 #[test]
+fn a_stack_that_overflowed_is_captured_from_where_it_begins() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, lines) = Running::start("overflow");
+    let trace = child.capture();
+    let thread: u32 = lines[0].parse().unwrap();
+    let sample = trace.samples.iter().find(|sample| sample.thread == thread).unwrap();
+    let words =
+        |segment: &StackSegment| segment.bytes.chunks_exact(8).filter(|word| **word == FULL_OF.to_le_bytes()).count();
+    let overflowed = sample.stacks.iter().max_by_key(|segment| words(segment)).unwrap();
+    assert_eq!(overflowed.start, overflowed.mapping_start);
+    assert!(words(overflowed) > 7000 && overflowed.bytes.len() == 1 << 16, "{}", words(overflowed));
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_captured() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let (child, lines) = Running::start("first-thread-ended");
+    let process: u32 = lines[0].parse().unwrap();
+    assert_ne!(process, child.pid());
+    let trace = capture(process, &Options::default()).unwrap();
+    let (thread, number, address) = report(&lines[1]);
+    let threads: Vec<u32> = trace.samples.iter().map(|sample| sample.thread).collect();
+    assert_eq!((threads, trace.end.lost), (vec![thread], 0));
+    check_pattern(&trace, thread, number, address);
+    let own = std::env::current_exe().unwrap();
+    assert_eq!(trace.begin.executable.as_deref(), own.to_str());
+    assert!(trace.begin.build_id.is_some() && trace.modules.iter().any(|module| module.path == "[vdso]"));
+    let identity = symseal_process::identity_of(process).unwrap();
+    assert!(identity.started != 0 && identity.stack != 0, "{identity:?}");
+    let modules = symseal_process::modules_of(process).unwrap();
+    assert!(modules.iter().all(|module| module.is_vdso() || symseal_process::open_module(process, module).is_ok()));
+}
+
+#[test]
 fn a_short_copy_says_that_the_stack_goes_on() {
     if !ptrace_allowed() {
         return;
@@ -138,6 +177,42 @@ fn a_replaced_executable_keeps_the_identity_that_runs() {
     assert!(main.deleted);
     assert_eq!(main.debug_id, after.begin.build_id);
     assert!(main.debug_id.is_some());
+}
+
+#[test]
+fn a_module_without_a_build_id_has_the_one_that_its_file_is_given() {
+    if !ptrace_allowed() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("symseal-capture-no-id-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (source, path) = (folder.join("waits.c"), folder.join("waits"));
+    std::fs::write(&source, "#include <unistd.h>\nint main(void) { for (;;) pause(); }\n").unwrap();
+    let built = Command::new("cc").arg("-Wl,--build-id=none").arg("-o").args([&path, &source]).status();
+    if !built.is_ok_and(|status| status.success()) {
+        skip("cc", "no C compiler");
+        return;
+    }
+    let mut waits = Command::new(&path).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    // As the length of the file tells.
+    let of_length: fn(File) -> Option<DebugId> =
+        |file| DebugId::from_build_id(&file.metadata().ok()?.len().to_be_bytes()).ok();
+    let expected = of_length(File::open(&path).unwrap());
+    let with = Options { identify: Some(of_length), ..Options::default() };
+    let traces = [Options::default(), with].map(|options| capture(waits.id(), &options).unwrap());
+    waits.kill().unwrap();
+    waits.wait().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let told = traces.map(|trace| {
+        let own = trace.modules.iter().find(|module| module.path.ends_with("/waits")).unwrap();
+        let others = trace.modules.iter().filter(|module| module.path.contains("libc.so"));
+        assert!(others.into_iter().all(|module| module.identified_by == IdentifiedBy::MemoryNote));
+        assert_eq!(trace.begin.build_id, own.debug_id);
+        (own.debug_id.clone(), own.identified_by.clone())
+    });
+    assert!(expected.is_some());
+    assert_eq!(told, [(None, IdentifiedBy::None), (expected, IdentifiedBy::FileCode)]);
 }
 
 #[test]

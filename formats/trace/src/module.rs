@@ -58,6 +58,8 @@ pub enum IdentifiedBy {
     MemoryNote,
     /// `file-note`: the note in the mapped file, because memory had none that could be read.
     FileNote,
+    /// `file-code`: an id made of the code in the mapped file, which has no build-id.
+    FileCode,
     /// `none`: the module has no debug id.
     #[default]
     None,
@@ -71,6 +73,7 @@ impl IdentifiedBy {
         match self {
             Self::MemoryNote => "memory-note",
             Self::FileNote => "file-note",
+            Self::FileCode => "file-code",
             Self::None => "none",
             Self::Other(text) => text,
         }
@@ -82,6 +85,7 @@ impl From<String> for IdentifiedBy {
         match text.as_str() {
             "memory-note" => Self::MemoryNote,
             "file-note" => Self::FileNote,
+            "file-code" => Self::FileCode,
             "none" => Self::None,
             _ => Self::Other(text),
         }

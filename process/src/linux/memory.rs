@@ -4,7 +4,7 @@ use std::io;
 
 use symseal_module::Avma;
 
-use super::not_permitted;
+use super::{living, not_permitted};
 use crate::ProcessError;
 
 /// Reads memory from `address` upwards. Gives the number of bytes read, which is less than asked for (and may be 0)
@@ -13,7 +13,12 @@ pub fn read_memory(pid: u32, address: Avma, out: &mut [u8]) -> Result<usize, Pro
     let mut done = 0;
     while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
         let Some(from) = address.checked_add(done as u64) else { break };
-        match read_once(pid, from, rest)? {
+        let read = match read_once(pid, from, rest) {
+            // Of a first thread that ended the kernel reads nothing, while others run on.
+            Err(ProcessError::NoSuchProcess { .. }) if living(pid) != pid => read_once(living(pid), from, rest),
+            read => read,
+        };
+        match read? {
             0 => break,
             read => done = done.saturating_add(read),
         }

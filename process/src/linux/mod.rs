@@ -24,7 +24,7 @@ const DELETED: &[u8] = b" (deleted)";
 /// The mappings of a process, as they are now.
 pub fn proc_maps(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
     check_is_process(pid)?;
-    let text = read_proc(pid, "maps", "read the mappings of")?;
+    let text = read_proc(living(pid), "maps", "read the mappings of")?;
     let mappings = maps::parse(&text).map_err(|error| ProcessError::Maps { pid, error })?;
     if mappings.is_empty() {
         return Err(ProcessError::NoMemory { pid });
@@ -34,13 +34,31 @@ pub fn proc_maps(pid: u32) -> Result<Vec<Mapping>, ProcessError> {
 
 /// The path of the process's executable as the process sees it, without ` (deleted)`.
 pub fn executable_of(pid: u32) -> Result<Vec<u8>, ProcessError> {
-    let path = PathBuf::from(format!("/proc/{pid}/exe"));
+    let path = PathBuf::from(format!("/proc/{}/exe", living(pid)));
     let target = fs::read_link(&path).map_err(|error| of_io(pid, "look at the executable of", path, error))?;
     let mut target = target.into_os_string().into_vec();
     if target.ends_with(DELETED) {
         target.truncate(target.len().saturating_sub(DELETED.len()));
     }
     Ok(target)
+}
+
+/// The id under which `/proc` shows what the threads of a process share, and by which the kernel reads their memory: the process's own, but where its first
+/// thread has ended (`pthread_exit` in `main`) and others run on, that of one of these. Of a first thread that ended the kernel shows no mappings, files or
+/// memory. A thread's id has a folder in `/proc` too, though no listing shows it.
+///
+/// Where no thread runs any more, or there is no such process, it is `pid` itself.
+pub fn living(pid: u32) -> u32 {
+    if !has_ended(pid) {
+        return pid;
+    }
+    tasks::tasks(pid).unwrap_or_default().into_iter().find(|task| !has_ended(*task)).unwrap_or(pid)
+}
+
+/// Whether a thread has ended and is still listed.
+fn has_ended(thread: u32) -> bool {
+    let stat = fs::read(format!("/proc/{thread}/stat")).unwrap_or_default();
+    matches!(identity::fields_of(&stat).first(), Some(&b"Z" | &b"X" | &b"x"))
 }
 
 /// A thread's id has a folder in `/proc` too, though no listing shows it.

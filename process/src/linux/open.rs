@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use symseal_module::{Avma, DebugId};
 
-use super::of_io;
 use super::root::{RootDirectory, open_in_root};
+use super::{living, of_io};
 use crate::{Device, ElfImage, Mapping, OpenedBy, OpenedFile, ProcessError, ProcessModule};
 
 /// Opens the file that a module was mapped from: through `map_files`, as the program that the process runs, else by its path in the process's own
@@ -64,12 +64,12 @@ pub(crate) fn open_mapped(pid: u32, mapping: &Mapping) -> io::Result<File> {
 
 /// The mapped file itself, where the kernel lets us have it.
 fn through_map(pid: u32, start: Avma, end: Avma) -> Option<File> {
-    open_regular(Path::new(&format!("/proc/{pid}/map_files/{:x}-{:x}", start.0, end.0))).ok()
+    open_regular(Path::new(&format!("/proc/{}/map_files/{:x}-{:x}", living(pid), start.0, end.0))).ok()
 }
 
 /// The program that the process runs, if that is the module: whoever may look at the process may have it, unlinked or not.
 fn through_exe(pid: u32, module: &ProcessModule) -> Option<File> {
-    let file = open_regular(Path::new(&format!("/proc/{pid}/exe"))).ok()?;
+    let file = open_regular(Path::new(&format!("/proc/{}/exe", living(pid)))).ok()?;
     is_mapped_file(&file.metadata().ok()?, module.device, module.inode).then_some(file)
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn file_image(file: &File) -> Option<ElfImage> {
 
 fn in_root(pid: u32, path: &[u8]) -> PathBuf {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
-    Path::new(&format!("/proc/{pid}/root")).join(OsStr::from_bytes(relative))
+    Path::new(&format!("/proc/{}/root", living(pid))).join(OsStr::from_bytes(relative))
 }
 
 /// A pipe or a device must not be opened: that could block, or do something.

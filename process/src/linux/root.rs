@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::living;
+
 /// Opens the regular file at `path`, as process `pid` would find it: in its mount namespace, below its root directory.
 /// Links that begin with a slash lead to its root, not to ours, and none leads out of it.
 ///
@@ -26,7 +28,7 @@ pub(crate) struct RootDirectory {
 
 impl RootDirectory {
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
-        let link = format!("/proc/{pid}/root");
+        let link = format!("/proc/{}/root", living(pid));
         Ok(Self { folder: File::open(&link)?, place: std::fs::read_link(&link)? })
     }
 

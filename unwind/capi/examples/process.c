@@ -38,7 +38,8 @@ int main(int argc, char **argv) {
     if (dwunw_init(NULL, &context) != DWUNW_STATUS_OK ||
         dwunw_scratch_init(scratch_memory, sizeof scratch_memory, NULL, &scratch) != DWUNW_STATUS_OK)
         return 2;
-    add_modules(context, pid);
+    /* By the thread: where the first one of the process has ended, /proc/PID/maps is empty. */
+    add_modules(context, tid ? tid : pid);
 
     static dwunw_frame frames[MAX_FRAMES];
     dwunw_capture_request request = {

@@ -640,7 +640,7 @@ typedef struct dwunw_capture_request {
    */
   uint32_t max_frames;
   /*
-   With DWUNW_CAPTURE_READ_TARGET: the process.
+   With DWUNW_CAPTURE_READ_TARGET: the process. Without DWUNW_CAPTURE_STOP_TARGET it may be any thread of it; where the first has ended, one that has not.
    */
   int32_t pid;
   /*

@@ -81,7 +81,7 @@ pub struct dwunw_capture_request {
     pub frames: *mut dwunw_frame,
     /// How many frames there is room for.
     pub max_frames: u32,
-    /// With DWUNW_CAPTURE_READ_TARGET: the process.
+    /// With DWUNW_CAPTURE_READ_TARGET: the process. Without DWUNW_CAPTURE_STOP_TARGET it may be any thread of it; where the first has ended, one that has not.
     pub pid: i32,
     /// With DWUNW_CAPTURE_STOP_TARGET: the thread; 0 for the one with the number of the process. One of another process is
     /// DWUNW_STATUS_BAD_ARGUMENT, and is not stopped.
@@ -174,10 +174,12 @@ unsafe fn capture(
     if stops && (!reads_target || !request.registers.is_null()) || reads_target && request.pid <= 0 || request.tid < 0 {
         return Err(S::BadArgument);
     }
+    let thread = if stops && request.tid != 0 { request.tid } else { request.pid };
     let reader = match request.read {
         Some(_) if reads_target => return Err(S::BadArgument),
         Some(read) => Reader::Function(read, request.read_data),
-        None if reads_target => Reader::Process(request.pid),
+        // By the thread: of a process whose first thread has ended the kernel reads nothing.
+        None if reads_target => Reader::Process(thread),
         None => Reader::None,
     };
     // SAFETY: likewise.
@@ -189,7 +191,6 @@ unsafe fn capture(
         let (blocks, size) = (scratch.blocks, scratch.block_bytes);
         CaptureMemory::new(request.windows, request.window_count, reader, blocks, size, request.max_frames)
     }?;
-    let thread = if request.tid == 0 { request.pid } else { request.tid };
     if stops && thread != request.pid && target::is_of_another(thread, request.pid) {
         return Err(S::BadArgument);
     }

@@ -95,6 +95,13 @@ static void *wait_in_thread(void *unused) {
     return unused;
 }
 
+static void *wait_in_small_thread(void *unused) {
+    pid_t tid = gettid();
+    CHECK(write(many_ready, &tid, sizeof tid) == sizeof tid);
+    wait_deep(DEPTH, many_ready);
+    return unused;
+}
+
 static pid_t child_with_thread(pid_t *tid) {
     int ready[2];
     char byte;
@@ -147,6 +154,38 @@ static void many(pid_t other) {
     CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NO_SUCH_PROCESS);
     request.tid = child;
     CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+}
+
+/* A process whose first thread has ended: there is no stack of that one, nor any memory or mapping by its number, but all of the others'. */
+static void without_first_thread(void) {
+    int ready[2];
+    pid_t tid;
+    char byte;
+    CHECK(pipe(ready) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t thread;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        many_ready = ready[1];
+        CHECK(pthread_create(&thread, NULL, wait_in_small_thread, NULL) == 0);
+        pthread_exit(NULL);
+    }
+    CHECK(read(ready[0], &tid, sizeof tid) == sizeof tid && read(ready[0], &byte, 1) == 1);
+    for (int round = 0; state(child) != 'Z'; round++) {
+        CHECK(round < 5000);
+        usleep(1000);
+    }
+    dwunw_capture_request request = to_target(child, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
+    CHECK(dwunw_capture(context, &request, &result) != DWUNW_STATUS_OK && result.written == 0);
+    request.tid = tid;
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
+    CHECK(result.written > DEPTH);
+    dwunw_context *own;
+    CHECK_STATUS(dwunw_init(NULL, &own), DWUNW_STATUS_OK);
+    CHECK(add_modules(own, child) == 0 && add_modules(own, tid) >= 2);
+    CHECK_STATUS(dwunw_capture(own, &request, &result), DWUNW_STATUS_OK);
+    dwunw_shutdown(own);
     CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
 }
 
@@ -254,6 +293,7 @@ int main(int argc, char **argv) {
     }
 
     many(child);
+    without_first_thread();
 
     /* What is gone: the frame that the registers tell of is there. */
     pid_t gone = fork();

@@ -49,8 +49,10 @@ const ENTERED_FROM_C: [&[u8]; 3] = [b"crosscall2", b"runtime.cgocallback", SIGNA
 /// Change to the stack of their thread for good: their one call is made on that one, of which nothing that is said of their own frames is true. Others of
 /// their like may be called on the stack that they would change to.
 const ONE_WAY: [&[u8]; 2] = [b"runtime.mcall", b"runtime.morestack"];
-/// What the function of a goroutine returns to, without having been called by it. `.debug_frame` of amd64 does not say that there is no caller.
-const FIRST_OF_GOROUTINE: &[u8] = b"runtime.goexit";
+/// The first function of Go's on a thread. Where C code starts the threads, that called it.
+const FIRST_OF_THREAD: &[u8] = b"runtime.mstart";
+/// Part of each program that has C code in it: there all threads but the first are C's. (Go, `runtime/cgo/asm_amd64.s`, `runtime/proc.go`, `newm1`)
+const OF_PROGRAMS_WITH_C: &[u8] = b"crosscall2";
 
 /// The table of a program of Go; `None` where there is none that can be read.
 pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
@@ -58,14 +60,19 @@ pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
 }
 
 /// Adds the rules of the functions of which `.debug_frame` says what it cannot know, or too little. Nothing is looked for in place of what those that
-/// change stacks had: on the other stack there is no word of theirs.
-pub(super) fn rules_before_debug_frame(table: &Table<'_>, compiler: &mut Compiler<'_>) {
+/// change stacks had: on the other stack there is no word of theirs. Of the functions with which stacks begin `.debug_frame` of amd64 does not say that they have
+/// no caller: behind `runtime.goexit`, which is not called at all, and behind `runtime.clone`, which calls `runtime.mstart` on the stack of a new thread, it leads beyond the end of the stack.
+pub(super) fn rules_before_debug_frame(arch: Arch, table: &Table<'_>, compiler: &mut Compiler<'_>) {
+    let has_c = has_c(table);
     for function in table.functions().filter(|function| function.flags & (WRITES_STACK_POINTER | TOP_FRAME) != 0) {
         let range = function.start..function.end;
-        let kind = match table.name(&function) {
-            Some(name) if ONE_WAY.contains(&name) => Kind::Unsupported,
-            Some(FIRST_OF_GOROUTINE) => Kind::End,
-            _ => continue,
+        let name = table.name(&function).unwrap_or_default();
+        let kind = if ONE_WAY.contains(&name) {
+            Kind::Unsupported
+        } else if begins_stack(arch, &function, name, has_c) {
+            Kind::End
+        } else {
+            continue;
         };
         if range.start < range.end && compiler.claims.is_code(&range) {
             let rules = [(range.start, (Rule::bare(kind, RuleSource::GoPclntab), Slots::SAME))];
@@ -73,6 +80,22 @@ pub(super) fn rules_before_debug_frame(table: &Table<'_>, compiler: &mut Compile
             compiler.add(&claimed, &rules, Origin::new(SourceKind::GoPclntab, function.offset));
         }
     }
+}
+
+/// Whether the program has C code in it.
+fn has_c(table: &Table<'_>) -> bool {
+    table.functions().any(|function| table.name(&function) == Some(OF_PROGRAMS_WITH_C))
+}
+
+/// Whether nothing leads on from a function of this name.
+fn begins_stack(arch: Arch, function: &Function, name: &[u8], has_c: bool) -> bool {
+    let leads_on = match name {
+        SIGNAL_ENTRY => arch == Arch::X86_64,
+        // With a link register `.debug_frame` says that there is no caller, whoever starts the threads.
+        FIRST_OF_THREAD => has_c && arch.machine().link.is_none(),
+        _ => false,
+    };
+    function.flags & TOP_FRAME != 0 && !leads_on
 }
 
 /// Adds the rules of the functions that the table describes and nothing else has spoken for.
@@ -83,6 +106,7 @@ pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut
         return compiler.report.count_unfollowed(None, UNREADABLE);
     };
     let mut budget = bytes.len().saturating_mul(4);
+    let has_c = has_c(table);
     let has_goroutine_register = input.arch != Arch::X86_64 || table.has_goroutine_register();
     for function in table.functions() {
         let range = function.start..function.end;
@@ -103,8 +127,7 @@ pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut
             compiler.report.count_unfollowed(Some(range), "Go's table of functions: distances that cannot be read");
             continue;
         };
-        let leads_on = name == SIGNAL_ENTRY && input.arch == Arch::X86_64;
-        if function.flags & TOP_FRAME != 0 && !leads_on {
+        if begins_stack(input.arch, &function, name, has_c) {
             rules = Vec::from([(function.start, (Rule::bare(Kind::End, RuleSource::GoPclntab), Slots::SAME))]);
         }
         let claimed = compiler.claims.claim(function.start..end);
