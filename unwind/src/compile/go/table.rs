@@ -156,23 +156,27 @@ impl<'t> Table<'t> {
 
     /// The functions in the order of the index. Ends early where it is damaged.
     pub(super) fn functions(&self) -> impl Iterator<Item = Function> + '_ {
-        (0..self.functions).map_while(|number| {
-            let at = self.indexed(number)?;
-            let start = self.number(at)?;
-            let record = self.number(at.checked_add(self.entry_bytes())?)?;
-            let end = self.number(self.indexed(number.checked_add(1)?)?)?;
-            let record = self.index.checked_add(usize::try_from(record).ok()?)?;
-            let fields = record.checked_add(self.entry_bytes())?;
-            // From 1.20 on the line of the function comes before them.
-            let flags = at::UNIT + 4 + if self.magic == MAGIC_120 { 4 } else { 0 } + 1;
-            Some(Function {
-                start: self.text.checked_add(start)?,
-                end: self.text.checked_add(end)?,
-                offset: record as u64,
-                flags: *self.bytes.get(fields.checked_add(flags)?)?,
-                pcsp: self.order.u32_at(self.bytes, fields.checked_add(at::PCSP)?)?,
-                name: self.order.u32_at(self.bytes, fields)?,
-            })
+        (0..self.functions).map_while(|number| self.function(number))
+    }
+
+    /// Once, as it is asked for in many places and the archive for C programs is to be small.
+    #[inline(never)]
+    fn function(&self, number: usize) -> Option<Function> {
+        let at = self.indexed(number)?;
+        let start = self.number(at)?;
+        let record = self.number(at.checked_add(self.entry_bytes())?)?;
+        let end = self.number(self.indexed(number.checked_add(1)?)?)?;
+        let record = self.index.checked_add(usize::try_from(record).ok()?)?;
+        let fields = record.checked_add(self.entry_bytes())?;
+        // From 1.20 on the line of the function comes before them.
+        let flags = at::UNIT + 4 + if self.magic == MAGIC_120 { 4 } else { 0 } + 1;
+        Some(Function {
+            start: self.text.checked_add(start)?,
+            end: self.text.checked_add(end)?,
+            offset: record as u64,
+            flags: *self.bytes.get(fields.checked_add(flags)?)?,
+            pcsp: self.order.u32_at(self.bytes, fields.checked_add(at::PCSP)?)?,
+            name: self.order.u32_at(self.bytes, fields)?,
         })
     }
 
