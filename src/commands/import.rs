@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     let summary = runtime.block_on(async {
-        let journal = journal(args, own.as_ref().map(|(data, _)| data.as_path()), &store)?;
+        let data = own.as_ref().map(|(data, _)| data.clone());
         let own = match own {
             Some((data, file)) => Some(OwnServer::start(args, data, &file).await?),
             None => None,
@@ -123,6 +123,16 @@ pub fn run(args: &Args) -> Result<Answer> {
             (Some(url), _) => Some(Sender::new(SymbolsServer::new(url, &args.repository)?)),
             (None, Some(own)) => Some(Sender::new(own.client(&args.repository)?)),
             (None, None) => None,
+        };
+        // By the path of the data directory, which is there from now on.
+        let journal = match journal(args, data.as_deref(), &store) {
+            Ok(journal) => journal,
+            Err(error) => {
+                if let Some(own) = own {
+                    own.stop().await?;
+                }
+                return Err(error);
+            }
         };
         let import = Arc::new(Import {
             root,
