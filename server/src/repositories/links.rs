@@ -156,11 +156,6 @@ impl Links {
         self.named.contains_key(digest)
     }
 
-    /// How many digests manifests name.
-    pub(super) fn named_count(&self) -> usize {
-        self.named.len()
-    }
-
     /// Whether a manifest that counts names a digest.
     pub(super) fn is_counting(&self, digest: &BlobDigest) -> bool {
         self.named.get(digest).is_some_and(|named| named.counting > 0)
