@@ -31,7 +31,7 @@ use self::pointer::{Mapping, Pointers};
 use self::report::{Fate, Summary, Told};
 use self::send::Sender;
 use self::walk::{Found, Root};
-use crate::data_owner::act_for_owner;
+use crate::data_owner::must_be_owner;
 use crate::exit::Answer;
 use crate::places;
 use crate::progress::bytes_bar;
@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     };
     let pointers = Pointers::open(&args.pointer)?;
     if let Some((data, _)) = &own {
-        act_for_owner(data, true)?;
+        must_be_owner(data)?;
     }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;

@@ -11,7 +11,6 @@ use clap::Args as ClapArgs;
 use symseal_sealer::{LogKey, TileLog};
 use symseal_server::{AccessConfig, Config, LOG_FOLDER, LogConfig, Server};
 
-use crate::data_owner::act_for_owner;
 use crate::exit::Answer;
 use crate::keyring;
 use crate::output::outln;
@@ -60,7 +59,6 @@ pub fn run(args: &Args) -> Result<Answer> {
         outln!("{}", said(&config));
         return Ok(Answer::Yes);
     }
-    act_for_owner(&data, false)?;
     start_logging(&args.log_format);
     descriptors::allow_many();
     let log = log(args.log || log_section.enabled == Some(true), &log_key, &data)?;

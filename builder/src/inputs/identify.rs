@@ -113,6 +113,8 @@ fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
     match object.kind() {
         ObjectKind::Executable | ObjectKind::Shared | ObjectKind::DebugCompanion => {}
         ObjectKind::Relocatable if is_loaded(object) => {}
+        // Joined by a linker (`ld -r`) units have lost what they counted from, and their names would be those of others.
+        ObjectKind::Relocatable if object.has_code() && object.split_ids().len() > 1 => return other(reason::OBJECT),
         // Split DWARF has no other kind; with `-gsplit-dwarf=single` it stays in what the linker was given.
         _ if object.split_kind().is_some() => return Ok(()),
         ObjectKind::Relocatable => return other(reason::OBJECT),

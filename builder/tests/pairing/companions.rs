@@ -26,6 +26,13 @@ fn split_dwarf_in_objects_of_the_linker_is_paired_by_unit() {
     assert!(one.missing.is_empty() && one.functions["dwarf"] > 0, "{one:?}");
     let [loose] = found.debug_files_without_binaries.as_slice() else { panic!("{found:?}") };
     assert!(loose.place.ends_with("other.o"));
+    // What a linker made of several for another linker has their units, and nobody's strings.
+    if let Some(ld) = tool("ld") {
+        run(&ld, &["-r", "-o", text(&at("joined.o")), text(&at("a.o")), text(&at("other.o"))]);
+        let found = report(&[at("a.so"), at("a.o"), at("joined.o")]);
+        assert_eq!(paired(module(&found, "a.so")), [("a.o", PairedRole::SplitDwarf, Some(PairedBy::DwoId))]);
+        assert!(found.debug_files_without_binaries.is_empty() && found.modules.len() == 1, "{found:?}");
+    }
 
     // Built, checked whole, and made again from what lies in it.
     let layout = LayoutDir::create(at("bundle")).unwrap();

@@ -32,7 +32,11 @@ pub(super) fn look(config: &Config, server: Option<&Process>) -> Vec<Finding> {
             )];
         }
     };
-    vec![Finding::ok(ID, format!("{shown} is there")), owner(data, &metadata, server), access(config, &metadata)]
+    let mut findings =
+        vec![Finding::ok(ID, format!("{shown} is there")), owner(data, &metadata, server), access(config, &metadata)];
+    #[cfg(unix)]
+    findings.extend(super::contents::look(data));
+    findings
 }
 
 /// Whether the server can write to it.

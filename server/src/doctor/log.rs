@@ -18,6 +18,17 @@ const CHECKPOINT_LIMIT: u64 = 64 << 10;
 
 pub(super) fn look(examined: &Examined) -> Vec<Finding> {
     let directory = examined.config.data.join(LOG_FOLDER);
+    if !TileLog::exists(&directory) && examined.log_last_seen.exists() {
+        return vec![Finding::problem(
+            "log.tiles",
+            format!(
+                "{}: expected the log whose last checkpoint is remembered in {}, found none",
+                directory.display(),
+                examined.log_last_seen.display()
+            ),
+            "put the log back from a backup that is not older than that checkpoint (docs/operating.md, Recovery): no other can be begun with its key",
+        )];
+    }
     if !TileLog::exists(&directory) {
         return vec![Finding::skipped("log.tiles", "the server keeps no transparency log")];
     }

@@ -5,6 +5,8 @@
 mod certificate;
 mod clocks;
 mod configuration;
+#[cfg(unix)]
+mod contents;
 mod data;
 mod database;
 mod files;

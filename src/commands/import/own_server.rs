@@ -1,11 +1,11 @@
 //! A server on a data directory, for as long as an import runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use reqwest::Url;
 use symseal_server::tokens::{Grant, NewToken, Tokens};
-use symseal_server::{AccessConfig, Config, ConfigFile, SealRules, Server, ServerError};
+use symseal_server::{AccessConfig, ConfigFile, DatabaseUrl, SealRules, Server, ServerError};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -20,12 +20,12 @@ const TOKEN_DAYS: u32 = 1;
 /// So the same rules hold as for files that come over the network, and the same is written down.
 pub(super) struct OwnServer {
     url: Url,
-    token: Option<Token>,
+    token: Token,
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), ServerError>>,
 }
 
-/// What it is shown, where callers must show something.
+/// What it is shown.
 struct Token {
     tokens: Tokens,
     id: String,
@@ -45,10 +45,12 @@ pub(super) fn place(args: &Args) -> Result<Option<(PathBuf, ConfigFile)>> {
 impl OwnServer {
     pub(super) async fn start(args: &Args, data: PathBuf, file: &ConfigFile) -> Result<Self> {
         let mut config = file.config(data, ([127, 0, 0, 1], 0).into())?;
-        // Nobody else reaches it.
+        // Every user of this machine reaches it, so that it asks for a token whatever the server does otherwise.
         (config.tls, config.limits) = (None, Default::default());
-        let token = Token::make(args, &config).await?;
+        config.access = AccessConfig::Tokens { anonymous_read: Vec::new() };
+        let (data, database) = (config.data.clone(), config.database.clone());
         let mut server = Server::bind(config).await?;
+        let token = Token::make(args, &data, database.as_ref()).await?;
         if let Some(trust) = file.seals.trust.clone() {
             server = server.judging(SealRules { trust, require: file.seals.require_seal.clone() }).await?;
         }
@@ -60,33 +62,25 @@ impl OwnServer {
 
     /// The way to it.
     pub(super) fn client(&self, repository: &str) -> Result<SymbolsServer> {
-        let client = SymbolsServer::new(&self.url, repository)?;
-        Ok(match &self.token {
-            Some(token) => client.with_token(&token.secret),
-            None => client,
-        })
+        Ok(SymbolsServer::new(&self.url, repository)?.with_token(&self.token.secret))
     }
 
     /// Ends it after what is under way.
     pub(super) async fn stop(self) -> Result<()> {
         let _ = self.stop.send(());
         let ended = self.running.await;
-        if let Some(Token { tokens, id, .. }) = &self.token {
-            tokens.revoke(id, now()).await.context("the token of this import could not be revoked")?;
-        }
+        let Token { tokens, id, .. } = &self.token;
+        tokens.revoke(id, now()).await.context("the token of this import could not be revoked")?;
         Ok(ended??)
     }
 }
 
 impl Token {
     /// The audit log has the token's name, so that it says what came by an import.
-    async fn make(args: &Args, config: &Config) -> Result<Option<Self>> {
-        if config.access == AccessConfig::Open {
-            return Ok(None);
-        }
+    async fn make(args: &Args, data: &Path, database: Option<&DatabaseUrl>) -> Result<Self> {
         let prefix: symseal_server::tokens::Prefix =
             args.repository.parse().with_context(|| format!("--repository {}", args.repository))?;
-        let tokens = Tokens::open(&config.data, config.database.as_ref()).await?;
+        let tokens = Tokens::open(data, database).await?;
         let new = NewToken {
             name: "symseal import".to_owned(),
             created: now(),
@@ -95,6 +89,6 @@ impl Token {
             keys: Vec::new(),
         };
         let (secret, info) = tokens.create(new).await?;
-        Ok(Some(Self { tokens, id: info.id, secret: secret.expose().to_owned() }))
+        Ok(Self { tokens, id: info.id, secret: secret.expose().to_owned() })
     }
 }

@@ -119,7 +119,12 @@ pub(crate) struct Chosen {
 impl Settings {
     /// Whether a server is meant: it has a place, or a file that names one.
     pub(crate) fn names_a_server(&self) -> bool {
-        self.config.is_some() || self.data.is_some() || self.database.is_some() || self.blobs.is_some()
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        self.config.is_some()
+            || self.data.is_some()
+            || self.database.is_some()
+            || self.blobs.is_some()
+            || ["SYMSEAL_SERVER_DATA", "SYMSEAL_SERVER_DATABASE", "SYMSEAL_SERVER_BLOBS"].into_iter().any(is_set)
     }
 
     /// Whether there is an option at all.
