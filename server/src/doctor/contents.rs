@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(found(own), []);
         assert_eq!(found(own + 1).len(), 2, "{:?}", found(own + 1));
         let closed = data.path().join("tombstones/sha256");
-        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
         assert_eq!(found(own), [(closed.clone(), "has the mode 0".to_owned())]);
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
     }
