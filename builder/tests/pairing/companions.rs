@@ -28,8 +28,13 @@ fn split_dwarf_in_objects_of_the_linker_is_paired_by_unit() {
     assert!(loose.place.ends_with("other.o"));
     // What a linker made of several for another linker has their units, and nobody's strings.
     if let Some(ld) = tool("ld") {
-        run(&ld, &["-r", "-o", text(&at("joined.o")), text(&at("a.o")), text(&at("other.o"))]);
-        let found = report(&[at("a.so"), at("a.o"), at("joined.o")]);
+        let folder = at("folder");
+        std::fs::create_dir(&folder).unwrap();
+        for name in ["a.so", "a.o"] {
+            std::fs::copy(at(name), folder.join(name)).unwrap();
+        }
+        run(&ld, &["-r", "-o", text(&folder.join("joined.o")), text(&at("a.o")), text(&at("other.o"))]);
+        let found = report(&[folder]);
         assert_eq!(paired(module(&found, "a.so")), [("a.o", PairedRole::SplitDwarf, Some(PairedBy::DwoId))]);
         assert!(found.debug_files_without_binaries.is_empty() && found.modules.len() == 1, "{found:?}");
     }
