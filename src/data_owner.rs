@@ -3,14 +3,10 @@
 //! A server that runs as its own user cannot read what root left there with its own name on it: a tombstone, a pin, an index. So a command of root's
 //! becomes that user, for good and with no more rights than it has: whoever owns a directory may lay links in it that lead anywhere.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-
-/// Made by whoever used the data directory first.
-const LOCK: &str = "lock";
+use symseal_server::data_owner;
 
 /// Sees to it that the files that this process makes from now on belong to the owner of a server's data directory: root becomes that owner, which
 /// holds for all threads. Nothing is changed where the directory is not there, or is this user's own. Call it once everything else is read: what the
@@ -19,7 +15,7 @@ const LOCK: &str = "lock";
 /// # Errors
 /// Root cannot become that user here, or this process is another user's than root's and the owner's, and `is_to_write`.
 pub(crate) fn act_for_owner(data: &Path, is_to_write: bool) -> Result<()> {
-    let Some((user, group)) = owner(data) else { return Ok(()) };
+    let Ok((user, group)) = data_owner(data) else { return Ok(()) };
     let own = effective_user();
     if own == user || (own == 0 && has_become(user, group)) || (own != 0 && !is_to_write) {
         return Ok(());
@@ -32,19 +28,10 @@ pub(crate) fn act_for_owner(data: &Path, is_to_write: bool) -> Result<()> {
 /// # Errors
 /// This process is not the owner's.
 pub(crate) fn must_be_owner(data: &Path) -> Result<()> {
-    match (owner(data), effective_user()) {
-        (Some(owner), own) if owner.0 != own => refuse(data, owner, own),
+    match (data_owner(data), effective_user()) {
+        (Ok(owner), own) if owner.0 != own => refuse(data, owner, own),
         _ => Ok(()),
     }
-}
-
-/// User and group; `None` where there is no directory.
-fn owner(data: &Path) -> Option<(u32, u32)> {
-    let of = |metadata: &Metadata| (metadata.uid(), metadata.gid());
-    let directory = std::fs::metadata(data).ok()?;
-    // A directory that was made for a server by root is used by another user through its group.
-    let lock = std::fs::symlink_metadata(data.join(LOCK)).ok().filter(|lock| lock.is_file() && directory.uid() == 0);
-    Some(of(&lock.unwrap_or(directory)))
 }
 
 fn refuse(data: &Path, (user, group): (u32, u32), own: u32) -> Result<()> {

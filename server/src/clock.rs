@@ -10,6 +10,11 @@ pub(crate) fn now() -> UtcSeconds {
     UtcSeconds(i64::try_from(since_epoch.as_secs()).unwrap_or(i64::MAX))
 }
 
+/// A moment of this machine's clock, between the question and the answer that tells of another's.
+pub(crate) fn between(asked: SystemTime, answered: SystemTime) -> SystemTime {
+    asked + answered.duration_since(asked).unwrap_or_default() / 2
+}
+
 /// A moment, from which time passes also while the machine is suspended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {

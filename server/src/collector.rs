@@ -20,9 +20,9 @@ use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Uploads, Watch};
 use crate::ingest::{is_bundle, is_loose};
 use crate::metrics::Metrics;
+use crate::opened::Loaded;
 use crate::pool::Pool;
 use crate::repositories::Repositories;
-use crate::serve::Loaded;
 use crate::shared::collect;
 use crate::takedown::TakenDown;
 use crate::traces::Traces;
@@ -275,10 +275,10 @@ pub fn collect_stopped(data: &Path, grace: Duration) -> BoxFuture<'_, Result<Col
 
 async fn collect_alone(data: &Path, grace: Duration) -> Result<Collected, ServerError> {
     let failed = |source| ServerError::Data { path: data.to_owned(), source };
-    let _lock = crate::serve::lock_data(data)?;
+    let _lock = crate::opened::lock_data(data)?;
     let (pool, folder) = (Pool::new(), data.to_owned());
     let store = crate::store::open(data, None).await?;
-    let loaded = pool.run(move || crate::serve::load(&folder, None, store)).await;
+    let loaded = pool.run(move || crate::opened::load(&folder, None, store)).await;
     let Loaded { blobs, repositories, traces, taken_down } =
         loaded.map_err(|error| failed(io::Error::other(error)))??;
     let (blobs, repositories, traces) = (Arc::new(blobs), Arc::new(repositories), Arc::new(traces));
@@ -293,8 +293,8 @@ async fn collect_alone(data: &Path, grace: Duration) -> Result<Collected, Server
 pub fn collect_beside(config: &Config, grace: Duration) -> BoxFuture<'_, Result<Collected, ServerError>> {
     Box::pin(async move {
         let failed = |source| ServerError::Data { path: config.data.clone(), source };
-        let _lock = crate::serve::lock_data(&config.data)?;
-        let collector = Collector::of(&crate::serve::open(config, None).await?);
+        let _lock = crate::opened::lock_data(&config.data)?;
+        let collector = Collector::of(&crate::opened::open(config, None).await?);
         collector.collect(grace).await.map_err(failed)
     })
 }

@@ -41,6 +41,8 @@ mod check;
 mod clock;
 mod collector;
 mod config;
+#[cfg(unix)]
+mod data_owner;
 mod debug_files;
 mod doctor;
 mod encoded;
@@ -61,6 +63,7 @@ mod metrics;
 mod notes;
 mod numbered;
 mod objects;
+mod opened;
 mod origins;
 mod pool;
 mod publish;
@@ -97,6 +100,8 @@ pub use config::{
     LimitsConfig, LogConfig, LogSection, OriginsSection, QuotaConfig, RetentionConfig, STOP_WITHIN, SealsSection,
     TlsConfig, parse_address, parse_bytes, parse_duration,
 };
+#[cfg(unix)]
+pub use data_owner::data_owner;
 pub use doctor::{Examined, Finding, Standing, ask_server, examine};
 pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blobs::{Algorithm, BlobDigest, sync_directory, write_file_atomically};
 use crate::shared::{FACT_LIMIT, Facts};
-use crate::{Config, ServerError, serve, store};
+use crate::{Config, ServerError, opened, store};
 
 /// The folder of pins, and the beginning of their keys.
 pub(crate) const PINS: &str = "pins";
@@ -220,7 +220,7 @@ impl OperatorNotes {
                     fs::create_dir_all(&config.data).map_err(failed)?;
                 }
                 let store = store::open(&config.data, config.database.as_ref()).await?;
-                Some(Arc::new(Facts::new(serve::objects_of(behind)?, store)))
+                Some(Arc::new(Facts::new(opened::objects_of(behind)?, store)))
             }
             None => None,
         };
@@ -245,7 +245,7 @@ impl OperatorNotes {
     /// Whether the bytes of a digest are here.
     pub(crate) async fn has_blob(&self, digest: &str) -> Result<bool, ServerError> {
         let digest = parse(digest)?;
-        let objects = self.config.blobs.as_ref().map(serve::objects_of).transpose()?;
+        let objects = self.config.blobs.as_ref().map(opened::objects_of).transpose()?;
         let data = self.config.data.clone();
         self.run(move |_| match objects {
             Some(objects) => {

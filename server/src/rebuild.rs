@@ -4,7 +4,7 @@ use std::io;
 
 use crate::config::Config;
 use crate::debug_files::INDEX_FILE;
-use crate::{ServerError, serve, store};
+use crate::{ServerError, opened, serve, store};
 use futures_util::future::BoxFuture;
 
 /// What was made.
@@ -30,7 +30,7 @@ pub fn rebuild(config: &Config) -> BoxFuture<'_, Result<Rebuilt, ServerError>> {
 }
 
 async fn rebuild_alone(config: &Config) -> Result<Rebuilt, ServerError> {
-    let _lock = serve::lock_data(&config.data)?;
+    let _lock = opened::lock_data(&config.data)?;
     let database = store::open(&config.data, config.database.as_ref()).await?;
     let place = config.database.as_ref().map_or_else(|| config.data.display().to_string(), ToString::to_string);
     let failed = |error: store::StoreError| ServerError::Database { place: place.clone(), detail: error.to_string() };
@@ -51,7 +51,7 @@ async fn rebuild_alone(config: &Config) -> Result<Rebuilt, ServerError> {
         _ => {}
     }
     drop(database);
-    let app = serve::open(config, None).await?;
+    let app = opened::open(config, None).await?;
     serve::save(&app, index).await;
     let recorded = app.store.bundles().await.map_err(failed)?.len();
     let traces = app.store.traces().await.map_err(failed)?.len();

@@ -13,7 +13,7 @@ use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher, blob_key, blob_
 use crate::config::BlobsConfig;
 use crate::objects::Objects;
 use crate::repositories::{FactKey, fact_files};
-use crate::{ServerError, serve};
+use crate::{ServerError, opened};
 
 /// The folder, and the beginning of keys, of what is not what its name says.
 const DAMAGED: &str = "damaged";
@@ -74,7 +74,7 @@ pub fn scrub(data: &Path, blobs: Option<&BlobsConfig>) -> Result<Scrubbed, Serve
     directory_of(data, &directory, &mut scrubbed).map_err(failed)?;
     let offered = match blobs {
         Some(config) => {
-            let objects = serve::objects_of(config)?;
+            let objects = opened::objects_of(config)?;
             let away =
                 |error: io::Error| ServerError::Objects { place: config.url.to_string(), problem: error.to_string() };
             let present = objects_of(&objects, &directory, &mut scrubbed).map_err(away)?;

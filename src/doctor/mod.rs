@@ -16,6 +16,7 @@ pub(crate) fn examine(store: &Path, is_online: bool) -> anyhow::Result<Vec<Findi
     let mut findings = servers::look(is_online)?;
     findings.extend(store::look(store));
     findings.extend(capture::look(&capture::Machine::this()));
-    findings.push(debugger::look(std::env::home_dir().as_deref()));
+    let configuration = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty());
+    findings.push(debugger::look(std::env::home_dir().as_deref(), configuration.as_deref().map(Path::new)));
     Ok(findings)
 }

@@ -43,7 +43,7 @@ pub(crate) fn remove_orphans(ingest: &Path) {
     for entry in entries.flatten() {
         let path = entry.path();
         let file = path.extension().filter(|extension| *extension == "tmp").and_then(|_| File::open(&path).ok());
-        if file.is_some_and(|file| file.try_lock().is_ok()) {
+        if file.as_ref().is_some_and(|file| file.try_lock().is_ok()) {
             let _ = fs::remove_file(&path);
         }
     }

@@ -11,11 +11,6 @@ const APART: Duration = Duration::from_secs(5);
 /// other times.
 const FAR_APART: Duration = Duration::from_secs(5 * 60);
 
-/// A moment of this machine's clock, between the question and the answer that tells of another's.
-pub(super) fn between(asked: SystemTime, answered: SystemTime) -> SystemTime {
-    asked + answered.duration_since(asked).unwrap_or_default() / 2
-}
-
 /// How far another clock is from this one, where it showed `theirs` at `ours`; `exact`: how finely it tells the time.
 pub(super) fn look(id: &'static str, whose: &str, theirs: SystemTime, ours: SystemTime, exact: Duration) -> Finding {
     let (apart, how) = match theirs.duration_since(ours) {
@@ -52,6 +47,5 @@ mod tests {
         check(ours + seconds(61), Standing::Warning, "60 s ahead of");
         check(ours - seconds(61), Standing::Warning, "60 s behind");
         check(ours - seconds(3601), Standing::Problem, "3600 s behind");
-        assert_eq!(between(ours, ours + seconds(4)), ours + seconds(2));
     }
 }

@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::Finding;
+use crate::data_owner::data_owner;
 
 const ID: &str = "data.contents";
 /// Folders below the data directory that are looked into: `blobs/sha256` is a folder of the second depth. What is deeper are files by the thousand.
@@ -12,10 +13,7 @@ const DEPTH: u32 = 2;
 
 /// `None` where the directory cannot be looked into, which is told otherwise.
 pub(super) fn look(data: &Path) -> Option<Finding> {
-    let directory = std::fs::metadata(data).ok()?;
-    // A directory that was made by root is used by another user through its group.
-    let lock = std::fs::symlink_metadata(data.join("lock")).ok().filter(|_| directory.uid() == 0);
-    let user = lock.as_ref().unwrap_or(&directory).uid();
+    let (user, _) = data_owner(data).ok()?;
     let mut wrong = Vec::new();
     // Root may use everything.
     if user != 0 {

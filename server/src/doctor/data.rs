@@ -46,7 +46,7 @@ fn owner(data: &Path, metadata: &Metadata, server: Option<&Process>) -> Finding 
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;
-        let owner = metadata.uid();
+        let owner = crate::data_owner::data_owner(data).map_or(metadata.uid(), |(user, _)| user);
         match server.and_then(|server| server.user.map(|user| (server, user))) {
             Some((server, user)) if user != 0 && user != owner => {
                 return Finding::problem(

@@ -6,9 +6,10 @@ use std::time::{Duration, SystemTime};
 
 use super::upstreams::{Asked, ask};
 use super::{Finding, clocks};
+use crate::clock::between;
 use crate::config::{BlobsConfig, Config};
 use crate::objects::{CredentialsRefused, Objects, certificates};
-use crate::serve::{MARK, objects_of};
+use crate::opened::{MARK, objects_of};
 
 /// An HTTP date has whole seconds (RFC 9110, 5.6.7).
 const HTTP_DATE: Duration = Duration::from_secs(1);
@@ -75,7 +76,7 @@ async fn clock(blobs: &BlobsConfig) -> Finding {
     let asked = SystemTime::now();
     match ask(&url, None, authorities.as_deref()).await {
         Asked::Answered { date: Some(theirs), .. } => {
-            clocks::look(ID, "the object store", theirs, clocks::between(asked, SystemTime::now()), HTTP_DATE)
+            clocks::look(ID, "the object store", theirs, between(asked, SystemTime::now()), HTTP_DATE)
         }
         Asked::Answered { date: None, .. } => Finding::skipped(ID, "the object store does not say what time it is"),
         Asked::Silent(_) => Finding::skipped(ID, "the object store does not answer"),

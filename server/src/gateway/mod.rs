@@ -44,7 +44,7 @@ use tokio::sync::Semaphore;
 use crate::file_cache::FileCache;
 use crate::http::{Breakable, Peer, listen};
 use crate::pool::Pool;
-use crate::{Patience, STOP_WITHIN, ServerError, serve};
+use crate::{Patience, STOP_WITHIN, ServerError, opened, serve};
 use catalogue::{Catalogue, Listed};
 use clients::Clients;
 use fetch::FileFlight;
@@ -145,7 +145,7 @@ impl Gateway {
         let failed = |source| ServerError::Listen { address: config.listen, source };
         let listener = listen(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        let lock = serve::lock_data(&config.state)?;
+        let lock = opened::lock_data(&config.state)?;
         let gate = Arc::new(Gate::open(&config)?);
         Ok(Self { listener, address, gate, lock })
     }

@@ -6,10 +6,10 @@ pub(crate) fn percent_decode(text: &str) -> Option<String> {
 }
 
 /// Escapes everything but letters, digits, `-._~` (RFC 3986, "Unreserved Characters") and the bytes of `kept`.
-pub(crate) fn percent_encode(text: &str, kept: &[u8]) -> String {
+pub(crate) fn percent_encode(text: impl AsRef<[u8]>, kept: &[u8]) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.contains(&byte);
     let part = |byte: u8| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(part).collect()
+    text.as_ref().iter().copied().map(part).collect()
 }
 
 /// Every value of a query's `name`, decoded. `+` stays a plus: media types have it, and clients send it raw.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::blobs::Uploads;
 use crate::repositories::{Held, RepositoryName};
-use crate::{Config, ServerError, serve};
+use crate::{Config, ServerError, opened};
 
 /// What a store holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct QuotaUse {
 /// # Errors
 /// [`ServerError`]: something cannot be read.
 pub fn usage(config: &Config) -> Result<StoreUse, ServerError> {
-    let look = serve::look(config)?;
+    let look = opened::look(config)?;
     let failed = |source| ServerError::Data { path: config.data.clone(), source };
     let mut unfinished: BTreeMap<RepositoryName, u64> = BTreeMap::new();
     for (name, repository) in look.repositories.named() {

@@ -21,7 +21,7 @@ use crate::repositories::{MANIFEST_LIMIT, Reference, Removal, RepositoryName};
 use crate::seals::Seals;
 use crate::shared::Facts;
 use crate::store::AuditRow;
-use crate::{Config, ServerError, serve};
+use crate::{Config, ServerError, opened, serve};
 
 /// From one round to the next: what is kept for days need not go by the minute.
 const INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -146,13 +146,13 @@ async fn delete(app: &Arc<App>, name: &RepositoryName, digest: &BlobDigest) -> i
 /// [`ServerError`]: something cannot be read.
 pub fn plan_retention(config: &Config, trust: Option<&Path>) -> Result<Vec<Decision>, ServerError> {
     let failed = |source| ServerError::Data { path: config.data.clone(), source };
-    let look = serve::look(config)?;
+    let look = opened::look(config)?;
     let seals = Seals::default();
     if let Some(trust) = trust {
         seals.trust(trust.to_owned())?;
     }
     let facts =
-        config.blobs.as_ref().map(serve::objects_of).transpose()?.map(|objects| Arc::new(Facts::reader(objects)));
+        config.blobs.as_ref().map(opened::objects_of).transpose()?.map(|objects| Arc::new(Facts::reader(objects)));
     let pins: BTreeMap<_, _> = Notes::new(PINS, &config.data, facts).all().map_err(failed)?;
     let entry = |digest: &BlobDigest| -> Option<BundleEntry> {
         let bytes = look.blobs.read(digest, MANIFEST_LIMIT as u64).ok()?;
@@ -173,8 +173,8 @@ pub fn retain_stopped<'a>(config: &'a Config, trust: Option<&'a Path>) -> BoxFut
 
 async fn retain_alone(config: &Config, trust: Option<&Path>) -> Result<Retained, ServerError> {
     let failed = |source| ServerError::Data { path: config.data.clone(), source };
-    let _lock = serve::lock_data(&config.data)?;
-    let app = serve::open(config, None).await?;
+    let _lock = opened::lock_data(&config.data)?;
+    let app = opened::open(config, None).await?;
     if let Some(trust) = trust {
         app.seals.trust(trust.to_owned())?;
         crate::restore::judge_all(&app, None).await.map_err(|error| failed(io::Error::other(error)))?;

@@ -9,6 +9,8 @@ use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::schema::{STEPS, Schema, Step};
 use super::{DATABASE_FILE, DatabaseUrl, postgres, sqlite, told};
+use crate::clock::between;
+use crate::http::percent_encode;
 
 /// How long a database may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -64,7 +66,7 @@ async fn look_at_postgres(url: &DatabaseUrl) -> Result<Looked, NotLooked> {
     let asked = SystemTime::now();
     let query = "SELECT extract(epoch FROM clock_timestamp())::float8, pg_is_in_recovery()";
     let (seconds, is_read_only): (f64, bool) = sqlx::query_as(query).fetch_one(&mut connection).await?;
-    let ours = asked + asked.elapsed().unwrap_or_default() / 2;
+    let ours = between(asked, SystemTime::now());
     let clock = Duration::try_from_secs_f64(seconds).ok().map(|since| (UNIX_EPOCH + since, ours));
     let query = "SELECT to_regclass('_sqlx_migrations') IS NOT NULL";
     let has_tables: bool = sqlx::query_scalar(query).fetch_one(&mut connection).await?;
@@ -111,22 +113,12 @@ fn open_sqlite(file: &Path) -> Result<SqliteConnectOptions, NotLooked> {
     let options = SqliteConnectOptions::new().read_only(true);
     match (beside("-wal"), beside("-shm")) {
         (false, _) => Ok(options.filename(file).immutable(true)),
-        (true, true) => Ok(options.filename(format!("file:{}?readonly_shm=1", uri_path(file)))),
+        (true, true) => {
+            let path = percent_encode(file.as_os_str().as_encoded_bytes(), b"/");
+            Ok(options.filename(format!("file:{path}?readonly_shm=1")))
+        }
         (true, false) => Err(NotLooked::NotClosed(file.to_owned())),
     }
-}
-
-/// A path within a URI: what means something there is escaped.
-fn uri_path(file: &Path) -> String {
-    let mut escaped = String::new();
-    for byte in file.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' => escaped.push(char::from(*byte)),
-            byte if byte.is_ascii_alphanumeric() => escaped.push(char::from(*byte)),
-            byte => escaped.push_str(&format!("%{byte:02x}")),
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

@@ -42,6 +42,15 @@ fn program(folder: &Path, id: &'static str) -> Program {
     Program { id, whole, debug, stripped }
 }
 
+/// A folder, one in it where things are made, and one that is served.
+fn folders() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let [work, tree] = ["work", "tree"].map(|name| folder.path().join(name));
+    std::fs::create_dir_all(&work).unwrap();
+    std::fs::create_dir_all(&tree).unwrap();
+    (folder, work, tree)
+}
+
 fn copy(from: &Path, to: PathBuf) -> PathBuf {
     std::fs::create_dir_all(to.parent().unwrap()).unwrap();
     std::fs::copy(from, &to).unwrap();
@@ -107,10 +116,7 @@ async fn a_bomb_in_an_archive_is_told_and_hides_nothing_behind_it() {
     if !has("cc") || !has("objcopy") || !has("zip") || !has("gzip") || !has("python3") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
-    std::fs::create_dir_all(&work).unwrap();
-    std::fs::create_dir_all(&tree).unwrap();
+    let (folder, work, tree) = folders();
     let at = |name: &str| work.join(name);
     // It begins like a program, so that it is read.
     let [first, bomb, last] = ["aaaa0021", "aaaa0022", "aaaa0023"].map(|id| program(&work, id));
@@ -227,9 +233,7 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
     if !has_tools() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
-    std::fs::create_dir_all(&work).unwrap();
+    let (folder, work, tree) = folders();
     let expected = plant(&work, &tree);
     // Outside, and reached by a link.
     let outside = program(&work, "aaaa0099");
@@ -359,10 +363,7 @@ async fn a_pool_that_has_not_changed_is_not_opened_again_and_a_member_that_is_no
     if !has_tools() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
-    std::fs::create_dir_all(&work).unwrap();
-    std::fs::create_dir_all(&tree).unwrap();
+    let (folder, work, tree) = folders();
     let [first, second] = ["aaaa0021", "aaaa0022"].map(|id| program(&work, id));
     let archive = tree.join("both.tar.xz");
     let make = format!(
@@ -404,9 +405,7 @@ async fn a_file_that_is_written_to_while_it_is_sent_is_not_sent_to_its_end() {
     if !has_tools() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
-    std::fs::create_dir_all(&work).unwrap();
+    let (folder, work, tree) = folders();
     let file = copy(&program(&work, "aaaa0011").whole, tree.join("large"));
     // What follows the last section is nobody's; more than connections hold between two programs.
     let mut bytes = std::fs::read(&file).unwrap();
@@ -441,9 +440,7 @@ async fn what_was_touched_is_served_still_and_only_what_is_gone_is_not_found() {
     if !has_tools() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
-    std::fs::create_dir_all(&work).unwrap();
+    let (folder, work, tree) = folders();
     let [plain, packed] = ["aaaa0031", "aaaa0032"].map(|id| program(&work, id));
     let file = copy(&plain.whole, tree.join("plain"));
     let archive = tree.join("packed.tar.gz");
@@ -483,10 +480,7 @@ async fn while_a_package_is_written_over_in_its_place_nobody_is_told_that_it_has
     if !has_tools() {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
-    std::fs::create_dir_all(&work).unwrap();
-    std::fs::create_dir_all(&tree).unwrap();
+    let (folder, work, tree) = folders();
     let [stays, goes, comes] = ["aaaa0041", "aaaa0042", "aaaa0043"].map(|id| program(&work, id));
     let (package, new) = (tree.join("packed.tar.gz"), work.join("new.tar.gz"));
     run("tar", &["-czf", text(&package), "-C", text(&work), stays.id, goes.id]);
@@ -534,9 +528,7 @@ async fn debuginfod_answers_alike_over_the_same_tree() {
     if !has_tools() || !has("debuginfod") || !has("debuginfod-find") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (work, tree) = (folder.path().join("work"), folder.path().join("tree"));
-    std::fs::create_dir_all(&work).unwrap();
+    let (folder, work, tree) = folders();
     let expected = plant(&work, &tree);
     let server = Running::start_with(&folder.path().join("data"), &origins(&[&tree])).await;
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -144,10 +144,9 @@ impl<'p> Run<'p> {
         /// `ret`, which follows `mov (%esp), %REG` in a function that gives its caller's address.
         const RETURN: u8 = 0xc3;
         let vdso = self.vdso.as_ref().filter(|_| self.is_in_vdso(address))?;
-        let offset = (address - vdso.start.0) as usize;
-        let near = |back: usize| vdso.code.as_ref()?.bytes.get(offset.checked_sub(back)?..)?.first_chunk::<4>();
-        let is_thunk = |code: Option<&[u8; 4]>| matches!(code, Some([0x8b, _, 0x24, RETURN]));
-        Some(if is_thunk(near(0)) || is_thunk(near(3)) {
+        let offset = address - vdso.start.0;
+        let is_thunk = |at: u64| matches!(self.word_in_vdso(at).map(u32::to_le_bytes), Some([0x8b, _, 0x24, RETURN]));
+        Some(if is_thunk(address) || is_thunk(address - 3) {
             "[vdso] thunk".to_owned()
         } else {
             format!("[vdso]+{offset:#x}")

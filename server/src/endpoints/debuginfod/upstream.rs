@@ -31,7 +31,7 @@ pub(super) async fn source(asked: &Answering<'_>, id: &Key, path: &str) -> Respo
     let (Some(upstreams), Key::Id(id)) = (asked.upstreams(), id) else { return not_found() };
     // Without dots: a URL with them would be another.
     // As elfutils' client writes paths.
-    let path = format!("buildid/{id}/source{}", percent_encode(&canonical(path), b"/"));
+    let path = format!("buildid/{id}/source{}", percent_encode(canonical(path), b"/"));
     answer(asked, upstreams, Wanted::of_source(path)).await
 }
 

@@ -269,7 +269,7 @@ fn redirected(name: &str, id: &str) -> Option<Response> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::FOUND;
     // Relative: the server may lie below a prefix.
-    let location = format!("../../{}/{id}/{}", percent_encode(name, b""), percent_encode(&file_name(name), b""));
+    let location = format!("../../{}/{id}/{}", percent_encode(name, b""), percent_encode(file_name(name), b""));
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_str(&location).ok()?);
     Some(response)
 }

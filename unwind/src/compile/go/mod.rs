@@ -28,6 +28,7 @@ use crate::arch::Arch;
 use crate::goroutine::g_register;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 use crate::source::SourceKind;
+pub(super) use place::open;
 pub use runtime::go_runtime;
 use table::{Function, Table};
 
@@ -53,11 +54,6 @@ const ONE_WAY: [&[u8]; 2] = [b"runtime.mcall", b"runtime.morestack"];
 const FIRST_OF_THREAD: &[u8] = b"runtime.mstart";
 /// Part of each program that has C code in it: there all threads but the first are C's. (Go, `runtime/cgo/asm_amd64.s`, `runtime/proc.go`, `newm1`)
 const OF_PROGRAMS_WITH_C: &[u8] = b"crosscall2";
-
-/// The table of a program of Go; `None` where there is none that can be read.
-pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
-    place::open(input)
-}
 
 /// Adds the rules of the functions of which `.debug_frame` says what it cannot know, or too little. Nothing is looked for in place of what those that
 /// change stacks had: on the other stack there is no word of theirs. Of the functions with which stacks begin `.debug_frame` of amd64 does not say that they have

@@ -19,8 +19,8 @@ const MOST_SAMPLES: usize = 64;
 /// With fewer nothing is shown.
 const LEAST_SAMPLES: usize = 4;
 
-/// The table of `input`, with its functions where they are; `None` if that is not known.
-pub(super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
+/// The table of `input`, with its functions where they are; `None` if that is not known, or there is none that can be read.
+pub(in super::super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
     let (_, bytes) = input.pclntab?;
     let is_code = |svma| svma != 0 && (input.text.is_empty() || input.text.iter().any(|range| range.contains(&svma)));
     let table = Table::open(bytes, input.arch, input.bases.text, is_code)?;
@@ -70,19 +70,17 @@ fn samples(table: &Table<'_>, arch: Arch) -> Vec<u64> {
 /// (`str x30, [sp, #-n]!`, `str lr, [sp, #-n]!`), or with `addiu $sp, $sp, -n` or `addi sp, sp, -n`, which stand behind
 /// the one that stores it.
 fn moves_stack_pointer(arch: Arch, code: &[u8]) -> bool {
+    let word = code.last_chunk().map_or(0, |word| match arch.is_big_endian() {
+        true => u32::from_be_bytes(*word),
+        false => u32::from_le_bytes(*word),
+    });
     match arch {
         Arch::X86_64 => code.last() == Some(&PUSH_FRAME_POINTER),
         Arch::I686 => matches!(code.last_chunk(), Some([0x83, 0xec, _])),
-        Arch::Aarch64 => code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffe0_0fff == 0xf800_0ffe),
-        Arch::Arm => code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffff_f000 == 0xe52d_e000),
-        Arch::Mips32 => code.last_chunk().is_some_and(|word| u32::from_be_bytes(*word) & 0xffff_8000 == 0x27bd_8000),
-        Arch::Mips32Little => {
-            code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0xffff_8000 == 0x27bd_8000)
-        }
-        // `c.addi` and `c.addi16sp` are the short forms.
-        Arch::Riscv64 => {
-            code.last_chunk().is_some_and(|word| u32::from_le_bytes(*word) & 0x800f_ffff == 0x8001_0113)
-                || code.last_chunk().is_some_and(|half| matches!(u16::from_le_bytes(*half) & 0xff83, 0x1101 | 0x7101))
-        }
+        Arch::Aarch64 => word & 0xffe0_0fff == 0xf800_0ffe,
+        Arch::Arm => word & 0xffff_f000 == 0xe52d_e000,
+        Arch::Mips32 | Arch::Mips32Little => word & 0xffff_8000 == 0x27bd_8000,
+        // `c.addi` and `c.addi16sp` are the short forms, in the last two bytes.
+        Arch::Riscv64 => word & 0x800f_ffff == 0x8001_0113 || matches!(word >> 16 & 0xff83, 0x1101 | 0x7101),
     }
 }
