@@ -85,11 +85,12 @@ pub fn run(args: &Args) -> Result<Answer> {
     runtime.block_on(async {
         let gateway = Gateway::bind(config).await?;
         let url = format!("http://{}", gateway.local_addr());
+        let stop = shutdown().context("signals cannot be waited for")?;
         outln!("gateway on {url}");
         outln!("gdb, lldb:  DEBUGINFOD_URLS={url}");
         outln!("WinDbg:     _NT_SYMBOL_PATH=srv*C:\\symbols*{url}/symbols");
         outln!("status:     {url}/");
-        gateway.run(shutdown()).await?;
+        gateway.run(stop).await?;
         Ok(Answer::Yes)
     })
 }

@@ -4,6 +4,8 @@ mod descriptors;
 mod origins;
 mod settings;
 
+use std::future::Future;
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -74,8 +76,9 @@ pub fn run(args: &Args) -> Result<Answer> {
             server = server.judging(rules).await?;
         }
         server = server.with_origins(&origins)?;
+        let stop = shutdown().context("signals cannot be waited for")?;
         outln!("serving {} on {scheme}://{}", data.display(), server.local_addr());
-        server.run(shutdown()).await?;
+        server.run(stop).await?;
         Ok(Answer::Yes)
     })
 }
@@ -143,28 +146,55 @@ fn is_below(file: &Path, directory: &Path) -> bool {
 }
 
 /// Ends when the process is asked to. Who asks once more does not wait for what is under way: what was acknowledged is on the disk.
-pub(crate) async fn shutdown() {
-    asked_to_stop().await;
-    tokio::spawn(async {
-        asked_to_stop().await;
-        eprintln!("stopped at once: requests that were under way are cut off");
-        std::process::exit(1);
-    });
+/// Signals are waited for from the call on, so that one right after it ends nothing in the middle; before it they end the process.
+///
+/// # Errors
+/// The system lets nobody wait for signals.
+pub(crate) fn shutdown() -> io::Result<impl Future<Output = ()>> {
+    let mut signals = StopSignals::new()?;
+    Ok(async move {
+        signals.next().await;
+        tokio::spawn(async move {
+            signals.next().await;
+            eprintln!("stopped at once: requests that were under way are cut off");
+            std::process::exit(1);
+        });
+    })
 }
 
-async fn asked_to_stop() {
-    let interrupted = tokio::signal::ctrl_c();
-    #[cfg(unix)]
-    {
-        let Ok(mut terminated) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) else {
-            let _ = interrupted.await;
-            return;
-        };
+/// Ctrl-C, and SIGTERM where there is one.
+#[cfg(unix)]
+struct StopSignals {
+    interrupted: tokio::signal::unix::Signal,
+    terminated: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl StopSignals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupted: signal(SignalKind::interrupt())?, terminated: signal(SignalKind::terminate())? })
+    }
+
+    async fn next(&mut self) {
         tokio::select! {
-            _ = interrupted => {}
-            _ = terminated.recv() => {}
+            _ = self.interrupted.recv() => {}
+            _ = self.terminated.recv() => {}
         }
     }
-    #[cfg(not(unix))]
-    let _ = interrupted.await;
+}
+
+/// Ctrl-C.
+#[cfg(not(unix))]
+struct StopSignals(tokio::signal::windows::CtrlC);
+
+#[cfg(not(unix))]
+impl StopSignals {
+    fn new() -> io::Result<Self> {
+        tokio::signal::windows::ctrl_c().map(Self)
+    }
+
+    async fn next(&mut self) {
+        self.0.recv().await;
+    }
 }
