@@ -57,8 +57,7 @@ pub fn living(pid: u32) -> u32 {
 
 /// Whether a thread has ended and is still listed.
 fn has_ended(thread: u32) -> bool {
-    let stat = fs::read(format!("/proc/{thread}/stat")).unwrap_or_default();
-    matches!(identity::fields_of(&stat).first(), Some(&b"Z" | &b"X" | &b"x"))
+    identity::Stat::read(thread).is_ok_and(|stat| stat.has_ended())
 }
 
 /// A thread's id has a folder in `/proc` too, though no listing shows it.
