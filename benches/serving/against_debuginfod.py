@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Our server and Debian's debuginfod, side by side, over the same debug files.
 
-    benches/serving/against_debuginfod.py SYMSEAL FILE... [--rounds N] [--seconds S] [--json]
+    benches/serving/against_debuginfod.py SYMSEAL FILE... [--rounds N] [--seconds S] [--nginx] [--json]
 
 Takes wrk, debuginfod and Linux. Both servers run on processor 0 and wrk on processor 1; they take turns, and each figure is the
 median of the rounds. CPU time is the server's own, user and system (proc(5)), for each request that was answered; it includes
 waiting for nothing, so it is the figure that a busy machine disturbs least.
+
+With --nginx a third server takes its turns at the 404: nginx with one worker, which looks nothing up and answers every request with 404.
+What it takes is what receiving, sending and waking cost on this machine, and no server that does its work can take less.
 """
 
 import argparse
@@ -45,12 +48,28 @@ def start_ours(symseal, files, folder):
     return process, base
 
 
+def start_nginx(folder):
+    port = free_port()
+    configuration = folder / "nginx.conf"
+    configuration.write_text(
+        f"daemon off; master_process off; worker_processes 1; pid {folder}/nginx.pid; error_log {folder}/nginx.log;"
+        "events { worker_connections 512; }"
+        "http { access_log off; keepalive_requests 1000000000;"
+        f" server {{ listen 127.0.0.1:{port}; location / {{ return 404; }} location = /started {{ return 204; }} }} }}"
+    )
+    process = subprocess.Popen(["taskset", "-c", "0", "nginx", "-c", configuration], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    base = f"http://127.0.0.1:{port}"
+    wait_for(base + "/started")
+    return process, base
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("symseal")
     parser.add_argument("files", nargs="+", help="debug files; the smallest, the largest, and a section of the one in between are asked for")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--nginx", action="store_true", help="measure also what a 404 costs a server that looks nothing up")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
 
@@ -77,6 +96,7 @@ def main():
         servers = {}
         servers["debuginfod"] = start_debuginfod(files, folder)
         servers["symseal"] = start_ours(arguments.symseal, files, folder)
+        floor = {"nginx": start_nginx(folder)} if arguments.nginx else {}
         try:
             for process, base in servers.values():
                 for what, path in paths.items():
@@ -89,9 +109,10 @@ def main():
             rows = []
             for what, path in paths.items():
                 for connections in CONNECTIONS:
-                    taken = {name: [] for name in servers}
+                    asked = servers | floor if what == "404" else servers
+                    taken = {name: [] for name in asked}
                     for _ in range(arguments.rounds):
-                        for name, (process, base) in servers.items():
+                        for name, (process, base) in asked.items():
                             before = cpu_seconds(process.pid)
                             rate, p50, p99, requests = load(base, path, connections, arguments.seconds)
                             spent = cpu_seconds(process.pid) - before
@@ -100,7 +121,7 @@ def main():
                     rows.append({"what": what, "connections": connections, **medians})
             peaks = {name: peak_mib(process.pid) for name, (process, _) in servers.items()}
         finally:
-            for process, _ in servers.values():
+            for process, _ in (servers | floor).values():
                 process.send_signal(signal.SIGTERM)
                 process.wait()
     if arguments.json:
@@ -114,6 +135,9 @@ def main():
             f"| {row['what']} | {row['connections']} | {theirs[0]:.0f} µs | {ours[0]:.0f} µs | **{ours[0] / theirs[0]:.2f}** "
             f"| {theirs[1]:,.0f} | {ours[1]:,.0f} | {theirs[2]:.2f}, {theirs[3]:.2f} | {ours[2]:.2f}, {ours[3]:.2f} |"
         )
+    for row in rows:
+        if "nginx" in row:
+            print(f"\nnginx, which answers everything with 404, {row['connections']} connections: {row['nginx'][0]:.0f} µs a request.")
     print(f"\nPeak memory: debuginfod {peaks['debuginfod']:.0f} MiB, ours {peaks['symseal']:.0f} MiB.")
 
 
