@@ -1,6 +1,7 @@
 //! Split DWARF: `.dwo` files and `.dwp` packages, by the ids of the units that the modules' skeletons ask for. (DWARF 5,
 //! section 7.3.2; GNU's `DW_AT_GNU_dwo_id` before)
 
+use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,9 +53,14 @@ pub(super) fn join<'f>(
         let mut missing = 0_usize;
         for unit in asked {
             let holders = by_unit.get(&unit.id).map(Vec::as_slice).unwrap_or_default();
-            // A package before single files: it is what debuggers look for.
+            // A package before single files: it is what debuggers look for. Compilers give one id to what they make of one source with other
+            // options (libtool's `b.dwo` and `.libs/b.dwo`), which the name that the unit gives tells apart.
             let holder = holders.iter().min_by_key(|at| {
-                files.get(**at).map(|part| (!is_package(*part), part.file.name.clone(), part.file.digest()))
+                let rank = |part: &Part<'_>| {
+                    let alike = shared_ending(&part.file.place, &unit.name);
+                    (!is_package(*part), Reverse(alike), part.file.name.clone(), part.file.digest())
+                };
+                files.get(**at).map(rank)
             });
             match holder {
                 Some(at) => drop(taken.insert(*at)),
@@ -95,7 +101,9 @@ pub(super) fn join<'f>(
         if let Some((_, first, _)) = instead.peek() {
             let rule = match (is_package(*first), is_package(*part)) {
                 (true, false) => "split DWARF of the same unit; a package comes first",
-                _ => "split DWARF of the same unit; the first by name is taken",
+                _ => {
+                    "split DWARF of the same unit; the file is taken whose path fits the unit's name, of several the first by name"
+                }
             };
             let (place, by) = (part.file.place.clone(), first.file.place.clone());
             pairing.superseded.push(Superseded { place, by, rule });
@@ -135,6 +143,12 @@ pub(super) fn join<'f>(
         }
     }
     Ok(())
+}
+
+/// How many names two paths share at their ends.
+fn shared_ending(one: &str, other: &str) -> usize {
+    let names = |path| str::rsplit(path, '/').filter(|name| !matches!(*name, "" | "."));
+    names(one).zip(names(other)).take_while(|(one, other)| one == other).count()
 }
 
 /// What the units of a file are, by id.
