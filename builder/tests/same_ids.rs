@@ -113,23 +113,23 @@ fn copies_of_one_debug_file_that_are_compressed_in_several_ways_are_one() {
     assert!(found.is_complete(), "{found:#?}");
 }
 
-/// libtool compiles a source twice, for a library and for an archive; the id of the unit is made of what both have in common.
+/// libtool compiles a source twice, for a library and for an archive; the id that clang gives to the unit is made of what both have in common.
 #[test]
 fn of_split_files_with_one_id_each_module_has_the_one_that_its_unit_names() {
-    let Some(cc) = tool("cc") else { return };
+    let Some(clang) = tool("clang-19").or_else(|| tool("clang")) else { return };
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     std::fs::create_dir(at(".libs")).unwrap();
     std::fs::write(at("b.c"), source("b")).unwrap();
     for (object, flag) in [("b.o", "-fno-pic"), (".libs/b.o", "-fPIC")] {
         // The name in the unit is the one that is given here.
-        let mut command = std::process::Command::new(&cc);
+        let mut command = std::process::Command::new(&clang);
         command.args(["-c", "-g", "-O1", "-gsplit-dwarf", flag, "-o", object, "b.c"]).current_dir(dir.path());
         assert!(command.status().unwrap().success());
         let library = at(if flag == "-fPIC" { "shared.so" } else { "other.so" });
         // Both are linked in the same way: what is compared is what their units name.
         let id = format!("-Wl,--build-id=0x{}", if flag == "-fPIC" { "dd0a" } else { "dd0b" });
-        run(&cc, &["-shared", "-nostdlib", "-Wl,-z,notext", &id, "-o", text(&library), text(&at(object))]);
+        run(&clang, &["-shared", "-nostdlib", "-Wl,-z,notext", &id, "-o", text(&library), text(&at(object))]);
     }
     let ids = ["b.dwo", ".libs/b.dwo"].map(|name| {
         let bytes = std::fs::read(at(name)).unwrap();
