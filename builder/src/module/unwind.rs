@@ -235,7 +235,8 @@ fn arch_of(object: &ObjectFile<'_>) -> Option<symseal_unwind::Arch> {
     use symseal_unwind::Arch as Target;
     match (object.arch(), object.is_64(), object.is_little_endian()) {
         (Arch::X86_64, true, _) => Some(Target::X86_64),
-        (Arch::Aarch64, true, true) => Some(Target::Aarch64),
+        // arm64e signs its return addresses, which its instructions and records say.
+        (Arch::Aarch64 | Arch::Arm64e, true, true) => Some(Target::Aarch64),
         // Mach-O numbers two registers the other way round.
         (Arch::X86, false, true) if object.format() == Format::Elf => Some(Target::I686),
         (Arch::Riscv64, true, true) => Some(Target::Riscv64),

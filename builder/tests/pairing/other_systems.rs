@@ -99,3 +99,32 @@ fn both_ages_of_a_pdb_are_kept_and_the_dbi_age_pairs() {
     assert_eq!((pdb.age, pdb.stream_age), (1, Some(2)));
     assert_eq!(module.paired[0].paired_by, Some(PairedBy::GuidAge));
 }
+
+/// The linker of LLVM makes no arm64e: its header is made to say so, as `artifact`'s test of identities does.
+#[test]
+fn a_library_of_arm64e_has_the_unwind_rules_of_its_signed_frames() {
+    const CPU_SUBTYPE: std::ops::Range<usize> = 8..12;
+    const ARM64E: u32 = 0x8000_0002;
+    let (Some(clang), Some(linker)) = (tool("clang"), tool("ld64.lld-19")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let [source, object, library] = ["a.c", "a.o", "a.dylib"].map(|name| dir.path().join(name));
+    std::fs::write(&source, "int g(int);\nint f(int n) { return g(n) * 2; }\nint h(int n) { return f(n) + g(n); }\n")
+        .unwrap();
+    let options = ["--target=arm64-apple-macos12", "-mbranch-protection=pac-ret", "-O1", "-c"];
+    run(&clang, &[&options[..], &[text(&source), "-o", text(&object)]].concat());
+    let options =
+        ["-dylib", "-arch", "arm64", "-platform_version", "macos", "12", "12", "-undefined", "dynamic_lookup"];
+    run(&linker, &[&options[..], &[text(&object), "-o", text(&library)]].concat());
+    let rules = |arch: &str| {
+        let found = report(std::slice::from_ref(&library));
+        let [one] = found.modules.as_slice() else { panic!("{found:#?}") };
+        assert_eq!((one.arch, &one.unwind.none_because), (arch, &None));
+        (one.unwind.rows, one.unwind.covered_bytes, one.unwind.unsupported)
+    };
+    let plain = rules("aarch64");
+    assert!(plain.0 > 4 && plain.1 > 0, "{plain:?}");
+    let mut bytes = std::fs::read(&library).unwrap();
+    bytes[CPU_SUBTYPE].copy_from_slice(&ARM64E.to_le_bytes());
+    std::fs::write(&library, bytes).unwrap();
+    assert_eq!(rules("arm64e"), plain);
+}
