@@ -29,16 +29,16 @@ fn a_module_without_its_counterpart_fails_with_status_1_and_the_report() {
     let dir = tempfile::tempdir().expect("tempdir");
     let Some((binary, debug)) = pair(dir.path(), "app", "aa01020304") else { return };
     let output = dir.path().join("bundle");
-    let told = build(&[&binary], &output, &["--json"]).refused(1, &["1 unpaired files, 0 mismatched", "--strict"]);
+    let told = build(&[&binary], &output, &["--json"]).refused(1, &["1 unpaired file, which", "--strict"]);
     let report = told.json();
     assert_eq!(report["binaries_without_debug_files"][0]["debug_id"], "aa01020304", "{report}");
     assert_eq!(report["bundle"], serde_json::Value::Null);
-    let told = build(&[&debug], &output, &[]).refused(1, &["1 unpaired files"]);
+    let told = build(&[&debug], &output, &[]).refused(1, &["1 unpaired file"]);
     assert!(told.stdout.contains("unpaired: debug file"), "{}", told.stdout);
     assert!(!output.exists());
     build(&[&binary, &debug], &output, &[]).ok();
     // The same without writing.
-    build(&[&binary], &output, &["--dry-run"]).refused(1, &["1 unpaired files"]);
+    build(&[&binary], &output, &["--dry-run"]).refused(1, &["1 unpaired file"]);
 }
 
 #[test]
@@ -50,10 +50,10 @@ fn a_debug_file_of_another_build_fails_with_status_1_and_both_ids() {
     let Some((binary, _)) = pair(&first, "app", "aa01020304") else { return };
     let Some((_, debug)) = pair(&second, "app", "bb01020304") else { return };
     let output = dir.path().join("bundle");
-    let told = build(&[&binary, &debug], &output, &["--json"]).refused(1, &["1 mismatched files", "--strict"]);
+    let told = build(&[&binary, &debug], &output, &["--json"]).refused(1, &["1 mismatched file", "--strict"]);
     let mismatch = &told.json()["mismatches"][0];
     assert_eq!((&mismatch["expected"], &mismatch["found"]), (&"aa01020304".into(), &"bb01020304".into()));
-    let shown = build(&[&binary, &debug], &output, &[]).refused(1, &["1 mismatched files"]).stdout;
+    let shown = build(&[&binary, &debug], &output, &[]).refused(1, &["1 mismatched file"]).stdout;
     assert!(shown.contains("expected aa01020304, found bb01020304"), "{shown}");
     assert!(!output.exists());
 }

@@ -100,7 +100,14 @@ pub enum BuildError {
     /// A strict build with modules that are not paired, with debug files or sources that do not match, or with inputs that could not be
     /// read as a whole.
     #[error(
-        "{unpaired} unpaired files, {mismatches} mismatched files, {damaged} damaged files, {not_looked_into} archives that were not looked into and {sources} source files of another checksum, which --strict does not let pass; the report names them (--exclude leaves files out)"
+        "{}, which --strict does not let pass; the report names them (--exclude leaves files out)",
+        counted([
+            (*unpaired, "unpaired file", ""),
+            (*mismatches, "mismatched file", ""),
+            (*damaged, "damaged file", ""),
+            (*not_looked_into, "archive", " not looked into"),
+            (*sources, "source file", " of another checksum"),
+        ])
     )]
     Strict {
         /// Binaries and debug files without their counterpart.
@@ -178,4 +185,11 @@ pub(crate) fn place_of(path: &Path) -> String {
 pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BuildError {
     let path = path.to_owned();
     move |source| BuildError::Io { action, path, source }
+}
+
+/// What there is some of, each with its noun and what tells more of it: `2 damaged files, 1 archive not looked into`.
+fn counted<const N: usize>(of: [(u64, &str, &str); N]) -> String {
+    let some = of.into_iter().filter(|(count, ..)| *count > 0);
+    let some = some.map(|(count, noun, more)| format!("{count} {noun}{}{more}", if count == 1 { "" } else { "s" }));
+    some.collect::<Vec<_>>().join(", ")
 }
