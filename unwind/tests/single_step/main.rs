@@ -9,6 +9,7 @@ mod contexts;
 mod coroutines;
 #[path = "../elf/mod.rs"]
 mod elf;
+mod peer;
 mod process;
 mod scan;
 mod shadow;
@@ -212,6 +213,8 @@ struct Score {
     left: usize,
     /// What differs, the name of the innermost function, where the first difference is, and whether that is code without information.
     wrong: BTreeMap<(&'static str, String, String, bool), usize>,
+    /// Those at which another unwinder finds all return addresses, from the same registers and bytes.
+    by_framehop: usize,
     methods: BTreeMap<String, usize>,
     /// Of those with the right return addresses. The loader's own entry has no rule that says that it is the end.
     stops: BTreeMap<String, usize>,
@@ -248,7 +251,7 @@ impl Score {
 
     fn print(&self, name: &str, seconds: f64) {
         println!(
-            "{name}: {} instructions, {} signals, {} leaves, {} frames deep, {seconds:.1} s: return addresses {:.4} %, with CFAs {:.4} %, with frame pointers {:.4} %, leaving {:.4} %{}",
+            "{name}: {} instructions, {} signals, {} leaves, {} frames deep, {seconds:.1} s: return addresses {:.4} %, with CFAs {:.4} %, with frame pointers {:.4} %, leaving {:.4} %; return addresses by framehop {:.4} %{}",
             self.instructions,
             self.signals,
             self.left,
@@ -257,6 +260,7 @@ impl Score {
             self.share(self.with_cfas),
             self.share(self.right),
             self.share(self.leaving),
+            self.share(self.by_framehop),
             if self.finished { "; to the program's end" } else { "" },
         );
         println!("  frames by {:?}; ends {:?}", self.methods, self.stops);
@@ -328,6 +332,7 @@ fn run(path: &Path, rounds: u32, program: &Program, steps: usize) -> Result<Scor
         shadow.expected(|address| tracee.word(address), &mut expected);
         let walk = unwind(&process.modules, &registers, &stacks, &mut cache, &mut frames);
         let found = frames.get(..walk.frames).unwrap_or_default();
+        score.by_framehop += usize::from(process.peer.finds(&registers, &stacks, &expected));
         match score.count(&expected, found) {
             None => {
                 *score.stops.entry(walk.stop.to_string()).or_default() += 1;

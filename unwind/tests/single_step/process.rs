@@ -10,6 +10,7 @@ use symseal_module::{Avma, Svma};
 use symseal_unwind::{Arch, CodeBytes, Frame, Module, Modules, Table};
 
 use crate::elf::Binary;
+use crate::peer::{Peer, Sections};
 use crate::shadow::Shadow;
 use crate::tracee::{Instant, Tracee};
 
@@ -54,6 +55,8 @@ struct Known {
     symbols: &'static BTreeMap<u64, String>,
     /// Executable sections by stated address.
     sections: &'static BTreeMap<u64, String>,
+    /// For another unwinder.
+    read_by_peer: Sections,
 }
 
 impl Known {
@@ -89,6 +92,7 @@ impl Known {
             code: (start, code.leak()),
             symbols: Box::leak(Box::new(symbols.collect())),
             sections: Box::leak(Box::new(sections.collect())),
+            read_by_peer: Sections::of(&parts),
         })
     }
 }
@@ -99,6 +103,8 @@ pub(crate) struct Process {
     /// By path.
     known: HashMap<String, Option<Known>>,
     pub(crate) modules: Modules<'static>,
+    /// Another unwinder with the same modules.
+    pub(crate) peer: Peer,
     /// Path and bias of each module.
     places: Vec<(String, u64)>,
 }
@@ -109,6 +115,7 @@ impl Process {
             maps: Vec::new(),
             known: HashMap::new(),
             modules: Modules::new(Arch::X86_64, Vec::new()),
+            peer: Peer::new(),
             places: Vec::new(),
         };
         process.refresh(tracee);
@@ -136,6 +143,7 @@ impl Process {
     fn refresh(&mut self, tracee: &Tracee) {
         self.maps = mappings(tracee.pid());
         self.places.clear();
+        self.peer = Peer::new();
         let mut modules = Vec::new();
         for first in &self.maps {
             let is_module = first.offset == 0 && (first.path.starts_with('/') || first.path == "[vdso]");
@@ -145,11 +153,13 @@ impl Process {
             let known = self.known.entry(first.path.clone()).or_insert_with(|| Known::of(first, tracee));
             let Some(known) = known else { continue };
             let end = self.maps.iter().filter(|map| map.path == first.path).map(|map| map.end).max();
+            let end = end.expect("at least the first");
+            self.peer.add(&first.path, first.start..end, &known.read_by_peer);
             let bias = first.start.wrapping_sub(known.image_base.0);
             self.places.push((first.path.clone(), bias));
             modules.push(Module {
                 start: Avma(first.start),
-                end: Avma(end.expect("at least the first")),
+                end: Avma(end),
                 bias,
                 image_base: known.image_base,
                 table: Some(known.table.clone()),
