@@ -9,6 +9,8 @@ mod coroutines;
 mod effect;
 #[path = "../elf/mod.rs"]
 mod elf;
+#[path = "../framehop_peer/mod.rs"]
+mod framehop_peer;
 mod gdb;
 #[cfg(target_arch = "x86_64")]
 mod native;

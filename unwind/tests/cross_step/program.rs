@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
+use framehop::Unwinder;
 use object::{Object, ObjectSymbol};
 use symseal_module::{Avma, Svma};
 use symseal_unwind::{Arch, CodeBytes, Module, Table};
 
 use crate::effect::IA_32_CALL;
 use crate::elf::Binary;
+use crate::framehop_peer::{Framehop, Sections};
 
 /// The program's table, code and symbols. Leaked: they live as long as the test.
 pub(crate) struct Program {
@@ -19,6 +22,7 @@ pub(crate) struct Program {
     pub(crate) end: u64,
     code: (u64, &'static [u8]),
     symbols: BTreeMap<u64, String>,
+    read_by_framehop: Sections,
 }
 
 impl Program {
@@ -45,8 +49,19 @@ impl Program {
             end: parts.text.iter().map(|text| text.end).max().expect("code"),
             code: (start, code.leak()),
             symbols: symbols.collect(),
+            read_by_framehop: Sections::of(&parts),
             table,
         }
+    }
+
+    /// Another unwinder with the program.
+    pub(crate) fn in_framehop<U: Unwinder<Module = framehop::Module<Arc<[u8]>>> + Default>(&self) -> Framehop<U>
+    where
+        U::Cache: Default,
+    {
+        let mut framehop = Framehop::default();
+        framehop.add("program", self.image_base.0..self.end, &self.read_by_framehop);
+        framehop
     }
 
     pub(crate) fn module(&self) -> Module<'static> {

@@ -1,12 +1,15 @@
 //! One program, an instruction at a time: at each the unwinder's walk beside what the shadow stack has.
 
 use std::io::Error;
+use std::sync::Arc;
 
+use framehop::aarch64::{UnwindRegsAarch64, UnwinderAarch64};
 use symseal_module::{Avma, Svma};
-use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Registers, Table, unwind};
+use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Memory, Module, Modules, Registers, Table, unwind};
 
 use crate::effect::IA_32_CALL;
 use crate::elf::Binary;
+use crate::framehop_peer::Framehop;
 use crate::platform::Platform;
 use crate::program::Program;
 use crate::score::Score;
@@ -35,6 +38,8 @@ pub(crate) struct Run<'p> {
     expected: Vec<Expected>,
     frames: Vec<Frame>,
     score: Score,
+    /// Another unwinder, for the one of these processors that it knows.
+    framehop: Option<Framehop<UnwinderAarch64<Arc<[u8]>>>>,
     /// Instructions of the vDSO since the program was elsewhere.
     in_vdso: usize,
 }
@@ -42,6 +47,7 @@ pub(crate) struct Run<'p> {
 impl<'p> Run<'p> {
     pub(crate) fn new(platform: &'p Platform, mut emulated: Box<dyn Stopped>, program: Program) -> Self {
         let vdso = emulated.vdso().map(|(start, bytes)| vdso(start, bytes));
+        let framehop = (platform.toolchain.arch == Arch::Aarch64).then(|| program.in_framehop());
         Self {
             platform,
             emulated,
@@ -54,6 +60,7 @@ impl<'p> Run<'p> {
             expected: Vec::new(),
             frames: vec![Frame::EMPTY; MOST_FRAMES],
             score: Score::default(),
+            framehop,
             in_vdso: 0,
         }
     }
@@ -123,6 +130,14 @@ impl<'p> Run<'p> {
             let exact = if frame.exact { "at" } else { "returning to" };
             format!("{exact} {} ({rule}): {stop}", program.name(frame.pc.0))
         });
+        if let Some(framehop) = &mut self.framehop {
+            let link = registers.general.get(30).copied().flatten().unwrap_or(0);
+            let known_to_it = UnwindRegsAarch64::new(link, registers.sp, registers.fp);
+            let read = |address| stack.read_u64(Avma(address));
+            let by_framehop = framehop.callers(now.pc, known_to_it, read, MOST_FRAMES);
+            let is_right = expected.iter().map(|expected| expected.pc).eq(by_framehop);
+            *self.score.by_framehop.get_or_insert(0) += usize::from(is_right);
+        }
         if is_whole {
             self.score.stopped(walk.stop);
         }

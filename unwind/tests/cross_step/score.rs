@@ -26,6 +26,8 @@ pub(crate) struct Score {
     pub(crate) methods: BTreeMap<String, usize>,
     pub(crate) stops: BTreeMap<String, usize>,
     pub(crate) finished: bool,
+    /// Instructions at which framehop finds all return addresses; `None` where it does not know the processor.
+    pub(crate) by_framehop: Option<usize>,
 }
 
 impl Score {
@@ -73,13 +75,15 @@ impl Display for Score {
         let share = |count: usize| 100.0 * count as f64 / self.instructions as f64;
         write!(
             f,
-            "{} instructions, {} signals, {} frames deep: return addresses {:.3} %, with CFAs {:.3} %, with frame pointers {:.3} %{}",
+            "{} instructions, {} signals, {} frames deep: return addresses {:.3} %, with CFAs {:.3} %, with frame pointers {:.3} %{}{}",
             self.instructions,
             self.signals,
             self.deepest,
             share(self.return_addresses),
             share(self.with_cfas),
             share(self.with_fps),
+            self.by_framehop
+                .map_or_else(String::new, |right| format!("; return addresses by framehop {:.3} %", share(right))),
             if self.finished { "; to the program's end" } else { "" },
         )
     }

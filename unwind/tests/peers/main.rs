@@ -11,6 +11,8 @@
 mod core;
 #[path = "../elf/mod.rs"]
 mod elf;
+#[path = "../framehop_peer/mod.rs"]
+mod framehop_peer;
 mod peer;
 #[path = "../toolchains/mod.rs"]
 mod toolchains;

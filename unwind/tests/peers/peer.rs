@@ -3,17 +3,19 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use framehop::aarch64::{CacheAarch64, UnwindRegsAarch64, UnwinderAarch64};
-use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
-use framehop::{ExplicitModuleSectionInfo, FrameAddress, Unwinder};
+use framehop::Unwinder;
+use framehop::aarch64::{UnwindRegsAarch64, UnwinderAarch64};
+use framehop::x86_64::{UnwindRegsX86_64, UnwinderX86_64};
 use symseal_module::Avma;
 use symseal_unwind::{Arch, Memory};
 
 use crate::Mapped;
 use crate::core::Core;
 use crate::elf;
+use crate::framehop_peer::{Framehop, Sections};
 
 /// How long a peer may take: on some of these stacks one of them never ends.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -97,47 +99,22 @@ pub(crate) fn by_framehop(arch: Arch, core: &Core, mapped: &[Mapped]) -> Vec<Opt
     let (pc, sp, fp) = (registers.pc, registers.sp, registers.fp);
     if arch == Arch::Aarch64 {
         let link = registers.general.get(30).copied().flatten().unwrap_or(0);
-        let regs = UnwindRegsAarch64::new(link, sp, fp);
-        walk(UnwinderAarch64::new(), &mut CacheAarch64::new(), regs, pc, core, mapped)
+        walk::<UnwinderAarch64<_>>(pc, UnwindRegsAarch64::new(link, sp, fp), core, mapped)
     } else {
-        walk(UnwinderX86_64::new(), &mut CacheX86_64::new(), UnwindRegsX86_64::new(pc, sp, fp), pc, core, mapped)
+        walk::<UnwinderX86_64<_>>(pc, UnwindRegsX86_64::new(pc, sp, fp), core, mapped)
     }
 }
 
-fn walk<U: Unwinder<Module = framehop::Module<Vec<u8>>>>(
-    mut unwinder: U,
-    cache: &mut U::Cache,
-    mut registers: U::UnwindRegs,
-    pc: u64,
-    core: &Core,
-    mapped: &[Mapped],
-) -> Vec<Option<u64>> {
+fn walk<U>(pc: u64, registers: U::UnwindRegs, core: &Core, mapped: &[Mapped]) -> Vec<Option<u64>>
+where
+    U: Unwinder<Module = framehop::Module<Arc<[u8]>>> + Default,
+    U::Cache: Default,
+{
+    let mut framehop = Framehop::<U>::default();
     for file in mapped {
-        let parts = file.binary.parts();
-        let range = |section: elf::Section<'_>| section.map(|(start, bytes)| start..start + bytes.len() as u64);
-        let bytes = |section: elf::Section<'_>| section.map(|(_, bytes)| bytes.to_vec());
-        let text = parts.code.iter().max_by_key(|(_, bytes)| bytes.len()).copied();
-        let info = ExplicitModuleSectionInfo {
-            base_svma: parts.image_base.0,
-            text_svma: range(text),
-            text: bytes(text),
-            eh_frame_svma: range(parts.eh_frame),
-            eh_frame: bytes(parts.eh_frame),
-            eh_frame_hdr_svma: range(parts.eh_frame_hdr),
-            eh_frame_hdr: bytes(parts.eh_frame_hdr),
-            ..Default::default()
-        };
         let name = file.binary.path.display().to_string();
-        unwinder.add_module(framehop::Module::new(name, file.start..file.end, file.start, info));
+        framehop.add(&name, file.start..file.end, &Sections::of(&file.binary.parts()));
     }
-    let mut read = |address: u64| core.read_u64(Avma(address)).ok_or(());
-    let mut address = FrameAddress::InstructionPointer(pc);
-    let mut found = vec![Some(pc)];
-    while found.len() < MOST_FRAMES {
-        let caller = unwinder.unwind_frame(address, &mut registers, cache, &mut read);
-        let Some(caller) = caller.ok().flatten().and_then(FrameAddress::from_return_address) else { break };
-        found.push(Some(caller.address()));
-        address = caller;
-    }
-    found
+    let callers = framehop.callers(pc, registers, |address| core.read_u64(Avma(address)), MOST_FRAMES - 1);
+    std::iter::once(pc).chain(callers).map(Some).collect()
 }

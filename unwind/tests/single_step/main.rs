@@ -9,7 +9,8 @@ mod contexts;
 mod coroutines;
 #[path = "../elf/mod.rs"]
 mod elf;
-mod peer;
+#[path = "../framehop_peer/mod.rs"]
+mod framehop_peer;
 mod process;
 mod scan;
 mod shadow;
@@ -25,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use framehop::x86_64::UnwindRegsX86_64;
 use process::Process;
 use shadow::{Expected, Shadow};
 use symseal_module::Avma;
@@ -41,6 +43,8 @@ const LEAST_STEPS: usize = 100_000;
 const LEAST_RIGHT: f64 = 99.99;
 /// The most instructions between the first register that a function writes over in its own frame and its leaving for another place.
 const LONGEST_LEAVING: usize = 400;
+/// More frames than the programs have.
+const MOST_FRAMES: usize = 256;
 /// Bytes of stack that are copied at each instruction.
 const STACK_BYTES: usize = 64 * 1024;
 
@@ -314,7 +318,7 @@ fn run(path: &Path, rounds: u32, program: &Program, steps: usize) -> Result<Scor
     let mut cache = Cache::new();
     let mut score = Score::default();
     let mut expected = Vec::new();
-    let mut frames = vec![Frame::EMPTY; 256];
+    let mut frames = vec![Frame::EMPTY; MOST_FRAMES];
     let mut differences = Vec::new();
     let mut raw = tracee.registers()?;
     while score.instructions < steps {
@@ -332,7 +336,10 @@ fn run(path: &Path, rounds: u32, program: &Program, steps: usize) -> Result<Scor
         shadow.expected(|address| tracee.word(address), &mut expected);
         let walk = unwind(&process.modules, &registers, &stacks, &mut cache, &mut frames);
         let found = frames.get(..walk.frames).unwrap_or_default();
-        score.by_framehop += usize::from(process.peer.finds(&registers, &stacks, &expected));
+        let known_to_peer = UnwindRegsX86_64::new(registers.pc, registers.sp, registers.fp);
+        let read = |address| stacks.read_u64(Avma(address));
+        let by_framehop = process.framehop.callers(registers.pc, known_to_peer, read, MOST_FRAMES);
+        score.by_framehop += usize::from(expected.iter().map(|expected| expected.pc).eq(by_framehop));
         match score.count(&expected, found) {
             None => {
                 *score.stops.entry(walk.stop.to_string()).or_default() += 1;

@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Error;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use framehop::x86_64::UnwinderX86_64;
 use object::{Object, ObjectSection, ObjectSymbol};
 use symseal_module::{Avma, Svma};
 use symseal_unwind::{Arch, CodeBytes, Frame, Module, Modules, Table};
 
 use crate::elf::Binary;
-use crate::peer::{Peer, Sections};
+use crate::framehop_peer::{Framehop, Sections};
 use crate::shadow::Shadow;
 use crate::tracee::{Instant, Tracee};
 
@@ -55,8 +57,7 @@ struct Known {
     symbols: &'static BTreeMap<u64, String>,
     /// Executable sections by stated address.
     sections: &'static BTreeMap<u64, String>,
-    /// For another unwinder.
-    read_by_peer: Sections,
+    read_by_framehop: Sections,
 }
 
 impl Known {
@@ -92,7 +93,7 @@ impl Known {
             code: (start, code.leak()),
             symbols: Box::leak(Box::new(symbols.collect())),
             sections: Box::leak(Box::new(sections.collect())),
-            read_by_peer: Sections::of(&parts),
+            read_by_framehop: Sections::of(&parts),
         })
     }
 }
@@ -104,7 +105,7 @@ pub(crate) struct Process {
     known: HashMap<String, Option<Known>>,
     pub(crate) modules: Modules<'static>,
     /// Another unwinder with the same modules.
-    pub(crate) peer: Peer,
+    pub(crate) framehop: Framehop<UnwinderX86_64<Arc<[u8]>>>,
     /// Path and bias of each module.
     places: Vec<(String, u64)>,
 }
@@ -115,7 +116,7 @@ impl Process {
             maps: Vec::new(),
             known: HashMap::new(),
             modules: Modules::new(Arch::X86_64, Vec::new()),
-            peer: Peer::new(),
+            framehop: Framehop::default(),
             places: Vec::new(),
         };
         process.refresh(tracee);
@@ -143,7 +144,7 @@ impl Process {
     fn refresh(&mut self, tracee: &Tracee) {
         self.maps = mappings(tracee.pid());
         self.places.clear();
-        self.peer = Peer::new();
+        self.framehop = Framehop::default();
         let mut modules = Vec::new();
         for first in &self.maps {
             let is_module = first.offset == 0 && (first.path.starts_with('/') || first.path == "[vdso]");
@@ -154,7 +155,7 @@ impl Process {
             let Some(known) = known else { continue };
             let end = self.maps.iter().filter(|map| map.path == first.path).map(|map| map.end).max();
             let end = end.expect("at least the first");
-            self.peer.add(&first.path, first.start..end, &known.read_by_peer);
+            self.framehop.add(&first.path, first.start..end, &known.read_by_framehop);
             let bias = first.start.wrapping_sub(known.image_base.0);
             self.places.push((first.path.clone(), bias));
             modules.push(Module {
