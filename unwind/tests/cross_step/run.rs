@@ -116,6 +116,14 @@ impl<'p> Run<'p> {
         let resumes =
             context.and_then(|context| Some(stack.word(arch, context + arch.context_offset(arch.program_counter())?)));
         let word = self.program.word(now.pc).unwrap_or_else(|| stack.instruction(arch, now.pc));
+        if let Some(framehop) = &mut self.framehop {
+            let link = registers.general.get(30).copied().flatten().unwrap_or(0);
+            let known_to_it = UnwindRegsAarch64::new(link, registers.sp, registers.fp);
+            let read = |address| stack.read_u64(Avma(address));
+            let by_framehop = framehop.callers(now.pc, known_to_it, read, MOST_FRAMES);
+            let is_right = self.expected.iter().map(|expected| expected.pc).eq(by_framehop);
+            *self.score.by_framehop.get_or_insert(0) += usize::from(is_right);
+        }
         self.score.in_vdso += usize::from(self.is_in_vdso(now.pc));
         self.score.before_frames += usize::from(self.program.sets_up_gp(now.pc));
         let (program, modules, expected) = (&self.program, &self.modules, &self.expected);
@@ -130,14 +138,6 @@ impl<'p> Run<'p> {
             let exact = if frame.exact { "at" } else { "returning to" };
             format!("{exact} {} ({rule}): {stop}", program.name(frame.pc.0))
         });
-        if let Some(framehop) = &mut self.framehop {
-            let link = registers.general.get(30).copied().flatten().unwrap_or(0);
-            let known_to_it = UnwindRegsAarch64::new(link, registers.sp, registers.fp);
-            let read = |address| stack.read_u64(Avma(address));
-            let by_framehop = framehop.callers(now.pc, known_to_it, read, MOST_FRAMES);
-            let is_right = expected.iter().map(|expected| expected.pc).eq(by_framehop);
-            *self.score.by_framehop.get_or_insert(0) += usize::from(is_right);
-        }
         if is_whole {
             self.score.stopped(walk.stop);
         }
