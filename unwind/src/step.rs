@@ -218,7 +218,10 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let mut register = |number| self.register(number, budget).ok_or(StopReason::RegisterUnknown);
         match rule.kind() {
             Some(Kind::Fp) => register(Self::MACHINE.fp).map(|base| Self::MACHINE.add(base, bytes)),
-            Some(Kind::Register) => register(rule.register()).map(|base| Self::MACHINE.add(base, bytes)),
+            Some(Kind::Register) => match register(rule.register()) {
+                Ok(base) => Ok(Self::MACHINE.add(base, bytes)),
+                Err(reason) => self.cfa_by_kept_register(rule, budget).ok_or(reason),
+            },
             Some(Kind::Deref) => {
                 let base = register(rule.register())?;
                 let cfa = self.read(Self::MACHINE.add(base, bytes)).ok_or(StopReason::TruncatedStack)?;
@@ -242,6 +245,21 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             }
             _ => Ok(Self::MACHINE.add(state.sp, bytes)),
         }
+    }
+
+    /// The CFA where it counts from a register that calls need not keep, as assembler code has it across calls of its own helpers: its rule says at the
+    /// return address that they keep it (OpenSSL's AES-GCM, functions of IA-32 that align their stacks). Believed where a call leads to the return address.
+    #[inline(never)]
+    fn cfa_by_kept_register(&self, rule: Rule, budget: &mut Budget) -> Option<u64> {
+        let Some(ReturnAddress::AtCfa(words)) = rule.return_address() else { return None };
+        if self.state.exact || !Self::MACHINE.is_volatile(rule.register()) {
+            return None;
+        }
+        let base = self.recover(rule.register(), true, budget)? & Self::MACHINE.address_mask();
+        let cfa = Self::MACHINE.add(base, rule.offset() * Self::WORD);
+        let return_address = self.read(Self::slot(Self::origin(rule, cfa), words))?;
+        let code = self.modules.code_at(return_address.wrapping_sub(1))?;
+        Self::call_before(code, return_address).map(|_| cfa)
     }
 
     pub(crate) fn by_rule(&self, rule: Rule, cfa: u64, budget: &mut Budget) -> (Option<u64>, Next) {
@@ -412,13 +430,13 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         match number {
             _ if number == Self::MACHINE.sp => self.state.sp_known.then_some(self.state.sp),
             _ if number == Self::MACHINE.fp => self.live_fp(),
-            _ => self.recover(number, budget).map(|value| value & Self::MACHINE.address_mask()),
+            _ => self.recover(number, false, budget).map(|value| value & Self::MACHINE.address_mask()),
         }
     }
 
     /// Looks through the callees, nearest first, for the one that saved `number`. The walk itself follows only the
-    /// frame pointer, because almost no rule needs another register.
-    fn recover(&self, number: u8, budget: &mut Budget) -> Option<u64> {
+    /// frame pointer, because almost no rule needs another register. `is_kept`: the callees keep it, though calls need not.
+    fn recover(&self, number: u8, is_kept: bool, budget: &mut Budget) -> Option<u64> {
         let (mut caller, callees) = self.frames.split_last()?;
         for (at, callee) in callees.iter().enumerate().rev() {
             budget.recovery = budget.recovery.checked_sub(1)?;
@@ -449,7 +467,9 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 }
                 // The table of each callee says whether its convention keeps those of the convention.
                 _ if Self::MACHINE.is_volatile(number) && !Self::MACHINE.convention_registers.contains(&number) => {
-                    return None;
+                    if !is_kept {
+                        return None;
+                    }
                 }
                 UnwindMethod::Leaf | UnwindMethod::NullCall => {}
                 UnwindMethod::CfiEhFrame

@@ -119,7 +119,6 @@ pub(crate) const I686: Platform = Platform {
         ("__longjmp", JUMP_BUFFER),
         ("_start+0x2", IN_START),
         ("__x86.get_pc_thunk.bp", "it gives its result in the frame pointer register"),
-        ("__x86.get_pc_thunk.di", "called by main while its CFA is in ecx, which calls need not keep"),
         ("[vdso] thunk", "the kernel's C code has no CFI, and calls it before it has made its frame"),
         ("frame_dummy", UNDESCRIBED),
         ("__do_global_dtors_aux", UNDESCRIBED),

@@ -156,6 +156,18 @@ const PROGRAMS: &[Program] = &[
         signals: 0,
     },
     Program {
+        name: "assembler with its CFA in a register that calls need not keep, gcc",
+        compiler: "gcc",
+        source: "kept.c",
+        options: &["-O2", "-g0"],
+        short: &[],
+        rounds: [1, 1],
+        with_loader: false,
+        with_data: false,
+        leaves: 0,
+        signals: 0,
+    },
+    Program {
         name: "C++, g++ -O2, exceptions",
         compiler: "g++",
         source: "exceptions.cpp",
