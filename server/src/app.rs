@@ -13,6 +13,7 @@ use crate::config::RetentionConfig;
 use crate::debug_files::{DebugFiles, Key};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
+use crate::foreign::OwnNames;
 use crate::http::Memory;
 use crate::limits::Limits;
 use crate::log::Log;
@@ -109,6 +110,8 @@ pub(crate) struct App {
     pub(crate) quotas: Arc<Quotas>,
     /// Where clients reach the server, if the operator said so.
     pub(crate) public_url: Option<String>,
+    /// What foreign pages are told by.
+    pub(crate) own_names: OwnNames,
     /// Whether pages of other origins may read what debuginfod clients may.
     pub(crate) cors: bool,
     /// Whether connections are encrypted.

@@ -54,6 +54,9 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
         tracing::info_span!("request", %id, method = %request.method(), path = &*hide_tokens(request.uri().path()));
     let mut response = async {
         let address = request.extensions().get::<Peer>().map(|peer| peer.0);
+        if let Some(refusal) = app.own_names.refusal(face, request.method(), request.headers()) {
+            return send_away(&app, request, refusal);
+        }
         let path_token = request.extensions_mut().remove::<PathToken>();
         let caller = match find_caller(&app, face, request.headers(), path_token.as_ref(), address).await {
             Ok(caller) => caller,

@@ -28,7 +28,7 @@ pub fn check(config: &Config, origins: &Origins, seals: Option<&SealRules>) -> R
         rules.required()?;
         load_trust_files(&rules.trust)?;
     }
-    origins.open_source_roots()?;
+    origins.open_source_roots(&origins.withheld(&config.data))?;
     origins.check_trees()?;
     origins.check_upstreams()
 }

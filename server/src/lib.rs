@@ -49,6 +49,7 @@ mod encoded;
 mod endpoints;
 mod error;
 mod file_cache;
+mod foreign;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -91,6 +92,7 @@ mod trees;
 mod unbundled;
 mod upstream;
 mod wanted;
+mod withheld;
 
 pub use access::{OidcIssuer, OidcRule};
 pub use check::{check, warnings as check_warnings};

@@ -14,6 +14,7 @@ use crate::blobs::{BlobDirectory, Uploads, sweep_unfinished};
 use crate::debug_files::INDEX_FILE;
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
+use crate::foreign::OwnNames;
 use crate::http::Memory;
 use crate::limits::Limits;
 use crate::log::Log;
@@ -138,6 +139,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         retention: config.retention.clone(),
         quotas: Arc::new(Quotas::new(&config.quotas)),
         public_url: config.public_url.clone(),
+        own_names: OwnNames::of(config),
         cors: config.cors,
         is_encrypted: config.tls.is_some(),
         stopping: AtomicBool::new(false),

@@ -1,13 +1,15 @@
 //! Where answers come from beside the bundles that were pushed here.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ServerError;
 use crate::sources::SourceRoot;
 use crate::trees::Trees;
 use crate::upstream::Upstreams;
+use crate::withheld::Withheld;
 
 /// What a server may answer with beside the bundles of its repositories. The default is: nothing.
 #[derive(Debug, Clone)]
@@ -26,6 +28,8 @@ pub struct Origins {
     pub cache_bytes: u64,
     /// How long upstreams are waited for.
     pub patience: Patience,
+    /// Files, and folders with all that lies in them, that no directory of sources and no tree gives, beside the data directory: keys, configuration.
+    pub withheld: Vec<PathBuf>,
 }
 
 /// How long an upstream is waited for.
@@ -56,11 +60,17 @@ pub const TREE_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
 impl Origins {
     /// Opens the directories of sources.
-    pub(crate) fn open_source_roots(&self) -> Result<Vec<SourceRoot>, ServerError> {
+    pub(crate) fn open_source_roots(&self, withheld: &Arc<Withheld>) -> Result<Vec<SourceRoot>, ServerError> {
         let open = |path: &PathBuf| {
-            SourceRoot::open(path).map_err(|error| no_directory((path.clone(), error), "a directory of sources"))
+            SourceRoot::open(path, Arc::clone(withheld))
+                .map_err(|error| no_directory((path.clone(), error), "a directory of sources"))
         };
         self.source_roots.iter().map(open).collect()
+    }
+
+    /// What no directory gives of a server with this data directory.
+    pub(crate) fn withheld(&self, data: &Path) -> Arc<Withheld> {
+        Arc::new(Withheld::new(self.withheld.iter().cloned().chain([data.to_owned()])))
     }
 
     /// Whether the directories that are served where they lie can be opened.
@@ -100,6 +110,7 @@ impl Default for Origins {
             tree_interval: TREE_INTERVAL,
             cache_bytes: CACHE_BYTES,
             patience: Patience::default(),
+            withheld: Vec::new(),
         }
     }
 }

@@ -135,14 +135,17 @@ impl Server {
     pub fn with_origins(self, origins: &Origins) -> Result<Self, ServerError> {
         let app = &self.app;
         app.cache.bound(origins.cache_bytes);
+        let data = self.index_file.parent().unwrap_or(Path::new(""));
+        let withheld = origins.withheld(data);
         if !origins.trees.is_empty() {
-            let data = self.index_file.parent().unwrap_or(Path::new(""));
             let (cache, taken_down) = (Arc::clone(&app.cache), Arc::clone(&app.taken_down));
-            let trees = Trees::open(&origins.trees, data, cache, taken_down, origins.tree_interval).map_err(no_tree)?;
+            let trees =
+                Trees::open(&origins.trees, (data, Arc::clone(&withheld)), cache, taken_down, origins.tree_interval)
+                    .map_err(no_tree)?;
             let _ = app.trees.set(Arc::new(trees));
         }
         // A server is told once, before it runs; a second time changes nothing.
-        let _ = app.source_roots.set(origins.open_source_roots()?);
+        let _ = app.source_roots.set(origins.open_source_roots(&withheld)?);
         for (urls, slot) in [(&origins.upstreams, &app.upstreams), (&origins.symbol_upstreams, &app.symbol_upstreams)] {
             if urls.is_empty() {
                 continue;

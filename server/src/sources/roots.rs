@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
@@ -10,6 +11,7 @@ use symseal_bundle::sources::MAX_SOURCE_BYTES;
 
 use super::canonical;
 use crate::blobs::OpenBlob;
+use crate::withheld::Withheld;
 
 /// An open directory of sources.
 #[derive(Debug)]
@@ -17,15 +19,16 @@ pub(crate) struct SourceRoot {
     dir: Dir,
     /// Its own path, for paths that begin with it.
     place: String,
+    withheld: Arc<Withheld>,
 }
 
 impl SourceRoot {
     /// Opens a directory.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, withheld: Arc<Withheld>) -> io::Result<Self> {
         let dir = Dir::open_ambient_dir(path, ambient_authority())?;
         // One whose own path is no text can still be looked into; no line table names it.
         let place = path.canonicalize()?.to_str().unwrap_or_default().to_owned();
-        Ok(Self { dir, place })
+        Ok(Self { dir, place, withheld })
     }
 
     /// Opens the file that an absolute path of a line table names: below the directory as if that were the root, or, where the path
@@ -43,7 +46,8 @@ impl SourceRoot {
         options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let file = self.dir.open_with(path.trim_start_matches('/'), &options).ok()?.into_std();
         let metadata = file.metadata().ok()?;
-        let taken = metadata.is_file() && metadata.len() <= MAX_SOURCE_BYTES;
+        let found_at = || Path::new(&self.place).join(path.trim_start_matches('/')).canonicalize();
+        let taken = metadata.is_file() && metadata.len() <= MAX_SOURCE_BYTES && !self.withheld.has(&file, found_at);
         taken.then(|| OpenBlob { size: metadata.len(), modified: metadata.modified().ok(), file })
     }
 }
@@ -66,7 +70,7 @@ mod tests {
         symlink("../../secret", root.join("src/outside.c")).unwrap();
         symlink(folder.path().join("secret"), root.join("src/absolute.c")).unwrap();
         symlink("/", root.join("src/deep/all")).unwrap();
-        let opened = SourceRoot::open(&root).unwrap();
+        let opened = SourceRoot::open(&root, Arc::default()).unwrap();
         let read = |path: &str| {
             let mut text = String::new();
             opened.find(path)?.file.read_to_string(&mut text).ok()?;

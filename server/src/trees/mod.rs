@@ -24,6 +24,7 @@ use crate::debug_files::{FileKind, Key, kind_code};
 use crate::file_cache::FileCache;
 use crate::ids::Ids;
 use crate::takedown::TakenDown;
+use crate::withheld::Withheld;
 
 pub(crate) use open::TreeError;
 use root::Root;
@@ -57,6 +58,7 @@ pub(crate) struct Trees {
     /// How long after a scan the next one begins.
     interval: Duration,
     unread: read::Unread,
+    withheld: Arc<Withheld>,
 }
 
 /// A file of a tree: by itself, or a member of an archive.
@@ -147,18 +149,22 @@ pub(crate) struct TreeCounts {
 impl Trees {
     /// Whether directories can be opened; else the first that cannot. Blocks.
     pub(crate) fn check(roots: &[PathBuf]) -> Result<(), (PathBuf, io::Error)> {
-        roots.iter().try_for_each(|path| Root::open(path).map(drop).map_err(|error| (path.clone(), error)))
+        roots
+            .iter()
+            .try_for_each(|path| Root::open(path, Arc::default()).map(drop).map_err(|error| (path.clone(), error)))
     }
 
     /// Opens the directories, and the index of an earlier run. Blocks.
     pub(crate) fn open(
         paths: &[PathBuf],
-        data: &Path,
+        (data, withheld): (&Path, Arc<Withheld>),
         cache: Arc<FileCache>,
         taken_down: Arc<TakenDown>,
         interval: Duration,
     ) -> Result<Self, (PathBuf, io::Error)> {
-        let open = |path: &PathBuf| Root::open(path).map(Arc::new).map_err(|error| (path.clone(), error));
+        let open = |path: &PathBuf| {
+            Root::open(path, Arc::clone(&withheld)).map(Arc::new).map_err(|error| (path.clone(), error))
+        };
         let roots = ArcSwap::from_pointee(paths.iter().map(open).collect::<Result<Vec<_>, _>>()?);
         let index_file = data.join(TREES_FILE);
         let ids = match scan::open_index(&index_file) {
@@ -170,7 +176,7 @@ impl Trees {
             }
         };
         let (ids, unread) = (ArcSwapOption::new(ids), read::Unread::default());
-        Ok(Self { paths: paths.to_vec(), roots, ids, index_file, cache, taken_down, interval, unread })
+        Ok(Self { paths: paths.to_vec(), roots, ids, index_file, cache, taken_down, interval, unread, withheld })
     }
 
     /// The files that answer for a key and are not taken down, the best first.

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirEntry, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 
 use super::Stamp;
+use crate::withheld::Withheld;
 
 /// How deep folders are looked into.
 const DEEPEST: usize = 64;
@@ -24,6 +25,7 @@ pub(super) struct Root {
     identity: (u64, u64),
     /// Of files that were touched since they were read: whether they have the same bytes still.
     touched: Mutex<HashMap<Touched, bool>>,
+    withheld: Arc<Withheld>,
 }
 
 /// A file below the root, or a member of one, with what is known of it now, and the digest that it had.
@@ -33,13 +35,14 @@ type Touched = (String, Stamp, [u8; 32]);
 const REMEMBERED: usize = 4096;
 
 impl Root {
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
+    pub(super) fn open(path: &Path, withheld: Arc<Withheld>) -> io::Result<Self> {
         let place = path.canonicalize()?;
         let place = place.to_str().ok_or_else(|| io::Error::other("its path is not UTF-8"))?;
         let dir = Dir::open_ambient_dir(place, ambient_authority())?;
         let metadata = dir.dir_metadata()?;
         let identity = (metadata.dev(), metadata.ino());
-        Ok(Self { dir, place: format!("{}/", place.trim_end_matches('/')), identity, touched: Mutex::default() })
+        let place = format!("{}/", place.trim_end_matches('/'));
+        Ok(Self { dir, place, identity, touched: Mutex::default(), withheld })
     }
 
     /// Whether this is that directory, under the same path.
@@ -84,6 +87,9 @@ impl Root {
         if !metadata.is_file() {
             return Err(io::Error::other("no regular file"));
         }
+        if self.withheld.has(&file, || Path::new(&self.place).join(path).canonicalize()) {
+            return Err(io::Error::other("the server keeps it for itself"));
+        }
         let stamp = Stamp::of(&metadata)?;
         Ok((file, stamp))
     }
@@ -91,9 +97,16 @@ impl Root {
     /// What lies below it. Links are not followed; what has no UTF-8 name is left out.
     pub(super) fn look(&self) -> Look {
         let mut look = Look::default();
+        if self.withheld.has_path(Path::new(&self.place)) {
+            tracing::warn!(folder = %self.place, "not looked into: it lies in the server's own data directory");
+            return look;
+        }
         // Names alone: a handle for each folder that waits would be more than a process may have.
         let mut open = vec![String::new()];
         while let Some(folder) = open.pop() {
+            if !folder.is_empty() && self.is_withheld(&folder) {
+                continue;
+            }
             match self.entries(&folder, &mut look) {
                 Ok(folders) => open.extend(folders),
                 // Others may add and remove files meanwhile.
@@ -106,6 +119,11 @@ impl Root {
         }
         look.files.sort();
         look
+    }
+
+    /// Whether a folder is the server's own: what is hidden or taken down there would be found by its files.
+    fn is_withheld(&self, folder: &str) -> bool {
+        self.dir.metadata(folder).is_ok_and(|metadata| self.withheld.is((metadata.dev(), metadata.ino())))
     }
 
     /// The folders in a folder; its files go to what is found.

@@ -49,7 +49,7 @@ impl Trees {
     /// had.
     fn open_again(&self) -> Vec<(Arc<Root>, bool)> {
         let before = self.roots.load_full();
-        let open = |(path, before): (&PathBuf, &Arc<Root>)| match Root::open(path) {
+        let open = |(path, before): (&PathBuf, &Arc<Root>)| match Root::open(path, Arc::clone(&self.withheld)) {
             Ok(now) if now.is(before) => (Arc::clone(before), true),
             Ok(now) => {
                 tracing::info!(path = %path.display(), "another directory lies there now: it is read");

@@ -48,6 +48,7 @@ impl OriginArgs {
             tree_interval: self.index_interval.or(file.index_interval).unwrap_or(TREE_INTERVAL),
             cache_bytes: cache_mib.map_or(CACHE_BYTES, |mib| mib.saturating_mul(1 << 20)),
             patience: Patience { silence: file.upstream_silence.unwrap_or(SILENCE), ..Patience::default() },
+            withheld: Vec::new(),
         }
     }
 }

@@ -147,12 +147,14 @@ impl Settings {
         let file = self.file()?;
         let data = places::server_data(self.data.as_ref().or(file.data.as_ref()))?;
         let config = file.config(data.clone(), self.listen.or(file.listen).unwrap_or(LISTEN))?;
-        let origins = self.origins.origins(&file.origins);
+        let mut origins = self.origins.origins(&file.origins);
         let seals = self.seals.rules(&file.seals)?;
         let interval = self.gc_interval.or(file.gc_interval()).unwrap_or(GC_INTERVAL);
         let grace = self.gc_grace.or(file.gc_grace()).unwrap_or(GC_GRACE);
         let schedule = (!interval.is_zero()).then_some(Schedule { interval, grace });
         let log_key = self.log_key.clone().or_else(|| file.log.key.clone()).unwrap_or_else(|| data.join(LOG_KEY));
+        let tls_key = config.tls.as_ref().map(|tls| tls.key.clone());
+        origins.withheld = tls_key.into_iter().chain([log_key.clone()]).chain(self.config.clone()).collect();
         Ok(Chosen { config, origins, seals, schedule, log: file.log, log_key })
     }
 

@@ -1,0 +1,34 @@
+//! What a client calls the server: the `Host` of its request.
+
+use std::net::IpAddr;
+
+/// The name or address in `HOST[:PORT]`.
+pub(crate) fn name_of(host: &str) -> &str {
+    match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or(rest),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    }
+}
+
+/// Whether it is a name of the machine that asks. Any other may belong to somebody who has it lead here.
+pub(crate) fn is_this_machine(host: &str) -> bool {
+    let name = name_of(host);
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_another_machine_is_not_this_one() {
+        for host in ["localhost", "LOCALHOST:80", "127.0.0.1:8791", "127.1.2.3", "[::1]:80", "[::1]"] {
+            assert!(is_this_machine(host), "{host}");
+        }
+        for host in
+            ["evil.example", "evil.example:8791", "127.0.0.1.evil.example", "10.0.0.1", "", "localhost.evil", "[::2]:1"]
+        {
+            assert!(!is_this_machine(host), "{host}");
+        }
+    }
+}
