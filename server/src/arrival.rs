@@ -17,6 +17,7 @@ use tracing::Instrument as _;
 
 use crate::access::{Caller, CallerError, PathToken, hide_tokens};
 use crate::app::App;
+use crate::blobs::BlobDigest;
 use crate::clock::now;
 use crate::endpoints::api::ApiError;
 use crate::endpoints::oci::{Code, OciError};
@@ -39,6 +40,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// What pages of other origins may ask of debuginfod, and the headers that they may send: no token, which whoever makes pages has no business with.
 const READING: &str = "GET, HEAD, OPTIONS";
 const READERS_HEADERS: &str = "range, if-range, if-none-match, if-modified-since, x-debuginfod-maxsize, x-request-id";
+
+/// What an answer is about, for the audit log, where no header of it says that.
+#[derive(Debug, Clone)]
+pub(crate) struct Changed(pub(crate) BlobDigest);
 
 /// Does all that, and calls the endpoint in between.
 pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
@@ -311,7 +316,9 @@ fn audit_entry(
     if caller.token_id().is_none() && is_refused {
         return None;
     }
-    let digest = response.headers().get("docker-content-digest").and_then(|digest| digest.to_str().ok());
+    let told = response.headers().get("docker-content-digest").and_then(|digest| digest.to_str().ok());
+    let changed = response.extensions().get::<Changed>().map(|changed| changed.0.to_string());
+    let digest = changed.or_else(|| told.map(str::to_owned));
     Some(AuditRow {
         at: now(),
         request_id: id.to_owned(),
@@ -319,7 +326,7 @@ fn audit_entry(
         address: address.map(|address| address.to_string()),
         method,
         path,
-        digest: digest.map(str::to_owned),
+        digest,
         status: status.as_u16(),
     })
 }

@@ -48,13 +48,19 @@ const LOCK_TRIES: usize = 20;
 /// And how long after one try the next one is made.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
+/// Makes a data directory where there is none: its owner's alone, as it has what callers need tokens for. One that is there keeps its mode.
+pub(crate) fn make_data(data: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)
+}
+
 /// Keeps other servers away from a data directory, which is made where there is none, for as long as the file is open.
 pub(crate) fn lock_data(data: &Path) -> Result<File, ServerError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         |source| ServerError::Data { path, source }
     };
-    std::fs::create_dir_all(data).map_err(failed(data))?;
+    make_data(data).map_err(failed(data))?;
     let path = data.join("lock");
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed(&path))?;
     // A server that ends at this moment, or a program that its process is just starting, lets go of it soon.

@@ -10,6 +10,7 @@ use futures_util::future::BoxFuture;
 use symseal_seal::encoding::{sha256, to_hex};
 use symseal_seal::{KeyId, UtcSeconds};
 
+use crate::opened::make_data;
 use crate::store::{self, DatabaseUrl, NotOpened, Store, StoreError};
 
 pub use crate::access::{Grant, ParseGrantError};
@@ -136,7 +137,7 @@ impl Tokens {
         let place = database.map_or_else(|| data.display().to_string(), ToString::to_string);
         let failed = |detail: String| TokenError::Database { place: place.clone(), detail };
         if database.is_none() {
-            std::fs::create_dir_all(data).map_err(|error| failed(error.to_string()))?;
+            make_data(data).map_err(|error| failed(error.to_string()))?;
         }
         let refused = |NotOpened { place, detail }| TokenError::Database { place, detail };
         let store = store::open(data, database).await.map_err(refused)?;

@@ -4,7 +4,6 @@
 //! keep every error for ten minutes. Where it cannot be told they get a connection that ends before an answer, others 502.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -29,7 +28,7 @@ use crate::endpoints::debuginfod::{FILE, FileTarget, SHA256, SIZE, Target as Bui
 use crate::endpoints::symbols::Target as SymbolTarget;
 use crate::endpoints::{plain, refused_method, unavailable};
 use crate::file_cache::CachedFile;
-use crate::http::{ByteRange, FileAnswer, file_response};
+use crate::http::{ByteRange, FileAnswer, file_response, is_this_machine};
 use crate::seals::SealedBy;
 use crate::sections::locate;
 use crate::sources::canonical;

@@ -16,6 +16,7 @@ use super::ApiError;
 use super::body::{Bound, spool};
 use crate::access::{Caller, Grant};
 use crate::app::App;
+use crate::arrival::Changed;
 use crate::blobs::{BlobDigest, Spool};
 use crate::debug_files::{Candidate, FileKind, Key};
 use crate::http::form_values;
@@ -108,9 +109,10 @@ pub(crate) async fn delete(
         return Err(unknown());
     }
     let (shared, name) = (Arc::clone(&app), repository.clone());
+    let changed = Changed(wanted.clone());
     let task = tokio::spawn(async move { withdraw(&shared, &name, &Reference::Digest(wanted)).await });
     match task.await.map_err(|_| ApiError::from(crate::pool::JobLost))?? {
-        Removal::Removed => Ok(StatusCode::NO_CONTENT.into_response()),
+        Removal::Removed => Ok((StatusCode::NO_CONTENT, Extension(changed)).into_response()),
         Removal::Missing => Err(unknown()),
         Removal::Pinned => Err(ApiError::new(
             StatusCode::CONFLICT,
@@ -183,7 +185,8 @@ async fn record(
         let put = PutManifest { digest, manifest, tags: Vec::new() };
         publish(app, caller, repository, put, Bytes::from(bytes)).await?;
     }
-    Ok((if is_known { StatusCode::OK } else { StatusCode::CREATED }, Json(answer)).into_response())
+    let status = if is_known { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Extension(Changed(blob)), Json(answer)).into_response())
 }
 
 /// The ids of a file with what it answers as.

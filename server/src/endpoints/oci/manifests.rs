@@ -10,6 +10,7 @@ use bytes::Bytes;
 use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, is_kept, stored};
 use crate::access::Caller;
 use crate::app::App;
+use crate::arrival::Changed;
 use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, NotGathered, Share, file_response, query_values};
 use crate::publish::{PublishError, publish, withdraw};
@@ -146,9 +147,17 @@ async fn run_to_end(
 pub(crate) async fn delete(app: Arc<App>, name: RepositoryName, reference: Reference) -> Result<Response, OciError> {
     let missing = unknown(&name, &reference);
     let named = "another manifest of the repository names this one: delete that first";
+    // A tag is followed first: which manifest it named is in nobody's hands afterwards.
+    let followed = app.repositories.get(&name).and_then(|repository| repository.manifest(&reference));
     let task = tokio::spawn(async move { withdraw(&app, &name, &reference).await });
     match task.await {
-        Ok(Ok(Removal::Removed)) => Ok(StatusCode::ACCEPTED.into_response()),
+        Ok(Ok(Removal::Removed)) => {
+            let mut response = StatusCode::ACCEPTED.into_response();
+            if let Some((digest, _)) = followed {
+                response.extensions_mut().insert(Changed(digest));
+            }
+            Ok(response)
+        }
         Ok(Ok(Removal::Missing)) => Err(missing),
         Ok(Ok(Removal::Named)) => Err(OciError::new(Code::Denied, named)),
         Ok(Ok(Removal::Pinned)) => {
