@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use symseal_resolver::without_secrets;
+
 use crate::ServerError;
 use crate::sources::SourceRoot;
 use crate::trees::Trees;
@@ -83,7 +85,7 @@ pub(crate) fn no_tree(failed: (PathBuf, io::Error)) -> ServerError {
 
 /// What is told of servers of which one cannot be asked.
 pub(crate) fn no_upstream(urls: &[String], problem: String) -> ServerError {
-    ServerError::Origin { origin: urls.join(", "), problem }
+    ServerError::Origin { origin: without_secrets(&urls.join(", ")), problem }
 }
 
 fn no_directory((path, error): (PathBuf, io::Error), expected: &str) -> ServerError {
