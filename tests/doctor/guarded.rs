@@ -92,7 +92,7 @@ fn a_pipe_in_the_place_of_a_file_is_told_and_nobody_waits_for_it() {
     let ca = scene.at("server.toml");
     std::fs::write(&ca, format!("blobs = \"s3://b\"\n[s3]\nca = \"{free}\"\n")).unwrap();
     examine(&["--config", &ca]).has("configuration", "problem", SAID).has("objects.reached", "problem", SAID);
-    let last = scene.0.path().join("log.key.pem.last-checkpoint");
+    let last = scene.path("log.last-checkpoint");
     for (path, id) in [
         (scene.path("data/lock"), "data.lock"),
         (scene.path("data/symseal.sqlite"), "database.reached"),
