@@ -23,6 +23,32 @@ pub(crate) fn act_for_owner(data: &Path, is_to_write: bool) -> Result<()> {
     refuse(data, (user, group), own)
 }
 
+/// The same for a command that makes the data directory where there is none: root makes it as whoever the nearest folder above it belongs to, as a server
+/// that runs as its own user mostly has its folder already (`/var/lib/symseal`). Where that is root's too, it is told that the directory is root's.
+///
+/// # Errors
+/// See above.
+pub(crate) fn act_for_maker(data: &Path) -> Result<()> {
+    if data_owner(data).is_ok() || effective_user() != 0 {
+        return act_for_owner(data, true);
+    }
+    let place = std::path::absolute(data)?;
+    let above = place.ancestors().skip(1).find_map(|above| data_owner(above).ok());
+    match above {
+        Some((user, group)) if user != 0 => match has_become(user, group) {
+            true => Ok(()),
+            false => refuse(data, (user, group), 0),
+        },
+        _ => {
+            eprintln!(
+                "warning: {}: it is made, and is root's: a server that runs as another user cannot use it before it is given to that user (chown -R USER), or make it as that user",
+                data.display()
+            );
+            Ok(())
+        }
+    }
+}
+
 /// The same for a command that has files of its caller's besides, which would become another's.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! `symseal doctor` as an operator and a user type it: a finding of each kind, with what to do, and nothing made or changed.
 
+mod guarded;
+
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -83,6 +83,7 @@ mod serve;
 mod shared;
 mod side_by_side;
 mod sources;
+mod starting;
 mod store;
 mod takedown;
 mod tls;

@@ -62,6 +62,13 @@ pub(crate) fn lock_data(data: &Path) -> Result<File, ServerError> {
     };
     make_data(data).map_err(failed(data))?;
     let path = data.join("lock");
+    // To open a pipe for writing waits for a reader, perhaps for ever.
+    if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return Err(failed(&path)(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "expected a file, found something else",
+        )));
+    }
     let file = File::options().create(true).truncate(false).write(true).open(&path).map_err(failed(&path))?;
     // A server that ends at this moment, or a program that its process is just starting, lets go of it soon.
     for _ in 0..LOCK_TRIES {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use symseal_resolver::without_secrets;
+
 use crate::ServerError;
 use crate::sources::SourceRoot;
 use crate::trees::Trees;
@@ -93,7 +95,7 @@ pub(crate) fn no_tree(failed: (PathBuf, io::Error)) -> ServerError {
 
 /// What is told of servers of which one cannot be asked.
 pub(crate) fn no_upstream(urls: &[String], problem: String) -> ServerError {
-    ServerError::Origin { origin: urls.join(", "), problem }
+    ServerError::Origin { origin: without_secrets(&urls.join(", ")), problem }
 }
 
 fn no_directory((path, error): (PathBuf, io::Error), expected: &str) -> ServerError {

@@ -30,8 +30,8 @@ pub(crate) struct ReleaseModule {
     pub(crate) id: DebugId,
     /// Its file name.
     pub(crate) name: Box<str>,
-    /// Whether the bundle has a file with debug information.
-    pub(crate) debuginfo: bool,
+    /// Where in the bundle its file with debug information is, where there is one; the file's name, where that is the program itself.
+    pub(crate) debuginfo: Option<Box<str>>,
     /// Whether the bundle has the file with code.
     pub(crate) executable: bool,
 }
@@ -50,12 +50,16 @@ impl Releases {
         }
         let index = read_symbol_index(blobs, bundle)?;
         let modules = index.linux.iter().filter_map(|(id, module)| {
-            let has = |role| module.files.iter().any(|file| file.role == role);
+            let (debuginfo, executable) = (module.file(FileRole::Debuginfo), module.file(FileRole::Executable));
+            let is_program = |digest: &Digest| executable.is_some_and(|file| file.sha256 == *digest);
             Some(ReleaseModule {
                 id: id.parse().ok()?,
                 name: module.name.as_str().into(),
-                debuginfo: has(FileRole::Debuginfo),
-                executable: has(FileRole::Executable),
+                debuginfo: debuginfo.map(|file| match is_program(&file.sha256) {
+                    true => module.name.as_str().into(),
+                    false => file.path.as_str().into(),
+                }),
+                executable: executable.is_some(),
             })
         });
         let release = Arc::new(Release { sources: index.sources, modules: modules.collect() });

@@ -35,6 +35,7 @@ use crate::retention::{Retention, retain_again};
 use crate::routes::routes;
 use crate::seals::LOOK_AGAIN;
 use crate::shared::{follow, prune};
+use crate::starting::answer_until_done;
 use crate::takedown::{tell_of_lost, watch};
 use crate::tls::{self, Tls};
 use crate::trees::{Trees, scan_again};
@@ -50,7 +51,7 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// And is told of no sooner after the one before.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
-/// A server that holds its data directory and listens, but does not answer before [`Server::run`].
+/// A server that holds its data directory and listens. While it is made it answers that it is starting; then not before [`Server::run`].
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -89,7 +90,7 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let lock = lock_data(&config.data)?;
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
-        let app = open(&config, log).await?;
+        let app = answer_until_done(&listener, tls.as_deref(), open(&config, log)).await?;
         let collector = Arc::new(Collector::of(&app));
         let index_file = config.data.join(INDEX_FILE);
         let stop_within = config.stop_within;
@@ -122,7 +123,8 @@ impl Server {
         let lost = |error| ServerError::Data { path: rules.trust.clone(), source: io::Error::other(error) };
         let (shared, directory) = (Arc::clone(&app), rules.trust.clone());
         self.app.pool.run(move || shared.seals.trust(directory)).await.map_err(lost)??;
-        restore::judge_all(&app, Some(required))
+        let judging = restore::judge_all(&app, Some(required));
+        answer_until_done(&self.listener, self.tls.as_deref(), judging)
             .await
             .map_err(|error| ServerError::Data { path: rules.trust.clone(), source: io::Error::other(error) })?;
         Ok(self)
@@ -320,7 +322,8 @@ async fn renew(tls: Arc<Tls>, pool: Pool) {
     }
 }
 
-fn accept(stream: TcpStream, peer: Peer, tls: Option<&Tls>, router: Router, watcher: Watcher) {
+/// Answers what comes over a connection that was accepted.
+pub(crate) fn accept(stream: TcpStream, peer: Peer, tls: Option<&Tls>, router: Router, watcher: Watcher) {
     // Answers are written whole: waiting for more only delays small ones.
     let _ = stream.set_nodelay(true);
     let stream = Breakable::new(stream);

@@ -1,12 +1,14 @@
 //! The server's certificate, and its renewal without a restart.
 
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use symseal_bundle::open_plain_file;
 use tokio_rustls::TlsAcceptor;
 
 use crate::ServerError;
@@ -68,17 +70,22 @@ fn written(files: &TlsConfig) -> Written {
     [&files.certificate, &files.key].map(|file| std::fs::metadata(file).and_then(|file| file.modified()).ok())
 }
 
+/// The certificates of a PEM file.
+pub(crate) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, pem::Error> {
+    let file = open_plain_file(path).map_err(pem::Error::Io)?;
+    CertificateDer::pem_reader_iter(BufReader::new(file)).collect()
+}
+
 fn read(files: &TlsConfig) -> Result<ServerConfig, ServerError> {
     let failed = |path: &Path, problem: String| ServerError::Tls { path: path.to_owned(), problem };
     let certificate =
         |problem: String| failed(&files.certificate, format!("{problem}: expected a chain of certificates in PEM"));
-    let chain = CertificateDer::pem_file_iter(&files.certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| certificate(error.to_string()))?;
+    let chain = read_chain(&files.certificate).map_err(|error| certificate(error.to_string()))?;
     if chain.is_empty() {
         return Err(certificate("it holds none".to_owned()));
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| {
+    let opened = open_plain_file(&files.key).map_err(pem::Error::Io);
+    let key = opened.and_then(|file| PrivateKeyDer::from_pem_reader(BufReader::new(file))).map_err(|error| {
         failed(&files.key, format!("{error}: expected a private key in PEM (PKCS#8, SEC1 or PKCS#1)"))
     })?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());

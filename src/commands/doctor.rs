@@ -89,11 +89,16 @@ fn examine_server(args: &Args) -> Result<Vec<Finding>> {
     Ok(runtime.block_on(symseal_server::examine(examined)))
 }
 
-/// A line for each finding, and beneath it what to do.
+/// A line for each finding, and beneath it what to do. What the parser of a configuration says has more lines, which show the place: marked, so that no
+/// text within can look like what to do.
 fn print(findings: &[Finding]) {
     let width = findings.iter().map(|finding| finding.id.len()).max().unwrap_or(0);
     for Finding { id, standing, found, advice } in findings {
-        outln!("{:7}  {id:width$}  {}", standing.word(), visible(found));
+        let mut lines = found.lines();
+        outln!("{:7}  {id:width$}  {}", standing.word(), visible(lines.next().unwrap_or_default()));
+        for line in lines {
+            outln!("{:7}  {:width$}  : {}", "", "", visible(line));
+        }
         if let Some(advice) = advice {
             outln!("{:7}  {:width$}  -> {}", "", "", visible(advice));
         }

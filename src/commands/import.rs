@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use clap::Args as ClapArgs;
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use indicatif::ProgressBar;
 use reqwest::Url;
 use serde::Deserialize;
@@ -114,19 +115,23 @@ pub fn run(args: &Args) -> Result<Answer> {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     let summary = runtime.block_on(async {
         let data = own.as_ref().map(|(data, _)| data.clone());
-        let own = match own {
+        let mut own = match own {
             Some((data, file)) => Some(OwnServer::start(args, data, &file).await?),
             None => None,
         };
-        let server = match (&args.to, &own) {
-            _ if args.dry_run => None,
-            (Some(url), _) => Some(Sender::new(SymbolsServer::new(url, &args.repository)?)),
-            (None, Some(own)) => Some(Sender::new(own.client(&args.repository)?)),
-            (None, None) => None,
+        let told_to_end = own.as_mut().and_then(OwnServer::told_to_end);
+        let prepared = || {
+            let server = match (&args.to, &own) {
+                _ if args.dry_run => None,
+                (Some(url), _) => Some(Sender::new(SymbolsServer::new(url, &args.repository)?)),
+                (None, Some(own)) => Some(Sender::new(own.client(&args.repository)?)),
+                (None, None) => None,
+            };
+            // By the path of the data directory, which is there from now on.
+            anyhow::Ok((server, journal(args, data.as_deref(), &store)?))
         };
-        // By the path of the data directory, which is there from now on.
-        let journal = match journal(args, data.as_deref(), &store) {
-            Ok(journal) => journal,
+        let (server, journal) = match prepared() {
+            Ok(prepared) => prepared,
             Err(error) => {
                 if let Some(own) = own {
                     own.stop().await?;
@@ -143,12 +148,18 @@ pub fn run(args: &Args) -> Result<Answer> {
             memory: Arc::new(Semaphore::new(MEMORY_KIB as usize)),
             bar: bytes_bar("importing"),
         });
-        let summary = import_all(args, import).await;
+        let summary = import_all(args, import, told_to_end).await;
         if let Some(own) = own {
             own.stop().await?;
         }
         summary
     })?;
+    let Some(summary) = summary else {
+        eprintln!("ended before its end: what was imported is imported, and the same command goes on from there");
+        // What is still read for it is of no use to anybody.
+        runtime.shutdown_background();
+        return Ok(Answer::No);
+    };
     Ok(summary.is_whole().into())
 }
 
@@ -180,7 +191,12 @@ fn journal(args: &Args, data: Option<&Path>, store: &Path) -> Result<Journal> {
     Journal::open(&path)
 }
 
-async fn import_all(args: &Args, import: Arc<Import>) -> Result<Summary> {
+/// `None` where somebody wanted it to end.
+async fn import_all(
+    args: &Args,
+    import: Arc<Import>,
+    told_to_end: Option<BoxFuture<'static, ()>>,
+) -> Result<Option<Summary>> {
     let jobs = args.jobs.map_or_else(|| std::thread::available_parallelism().map_or(2, |n| 2 * n.get()), usize::from);
     let found = import.root.walk();
     let bar = import.bar.clone();
@@ -198,11 +214,20 @@ async fn import_all(args: &Args, import: Arc<Import>) -> Result<Summary> {
         }
     };
     let mut told = std::pin::pin!(files.map(work).buffer_unordered(jobs));
-    let mut ended = Ok(());
-    while let Some(next) = told.next().await {
+    let mut told_to_end = told_to_end.unwrap_or_else(|| Box::pin(std::future::pending()));
+    let mut ended = Ok(true);
+    loop {
+        let next = tokio::select! {
+            () = &mut told_to_end => {
+                ended = Ok(false);
+                break;
+            }
+            next = told.next() => next,
+        };
         match next {
-            Ok(next) => bar.suspend(|| summary_of().tell(&next, args.json)),
-            Err(error) => {
+            None => break,
+            Some(Ok(next)) => bar.suspend(|| summary_of().tell(&next, args.json)),
+            Some(Err(error)) => {
                 ended = Err(error);
                 break;
             }
@@ -212,7 +237,7 @@ async fn import_all(args: &Args, import: Arc<Import>) -> Result<Summary> {
     let summary = summary_of().clone();
     // What was imported before an end is imported.
     summary.end(args.json);
-    ended.map(|()| summary)
+    ended.map(|is_whole| is_whole.then_some(summary))
 }
 
 /// A file that is ready to be sent.

@@ -10,7 +10,7 @@ use symseal_server::tokens::{Grant, NewToken, Prefix, TokenInfo, Tokens};
 
 use crate::commands::bundle::verify::now;
 use crate::commands::serve::load_config;
-use crate::data_owner::act_for_owner;
+use crate::data_owner::{act_for_maker, act_for_owner};
 use crate::exit::{Answer, NotFound};
 use crate::output::{outln, visible};
 use crate::places;
@@ -49,7 +49,10 @@ impl Place {
         if !may_make && database.is_none() && !data.is_dir() {
             bail!("--data {}: expected a server's data directory, found none", data.display());
         }
-        act_for_owner(&data, database.is_none())?;
+        match may_make && database.is_none() {
+            true => act_for_maker(&data)?,
+            false => act_for_owner(&data, database.is_none())?,
+        }
         Ok(Tokens::open(&data, database.as_ref()).await?)
     }
 }
@@ -66,6 +69,7 @@ The token is the only line on standard output. Who holds it shows it as:
   http://SERVER/t/TOKEN/…              clients that can send no header, such as WinDbg
   SYMSEAL_LOG_TOKEN=TOKEN              symseal bundle seal --log URL (or --log-token-file)
 
+A data directory that is not there is made; root makes it as whoever the folder above belongs to.
 The server may run meanwhile; a new token holds at once. Where the server asks nobody for tokens (access.mode = \"open\"),
 the log and the audit log still do.")]
 pub struct CreateArgs {

@@ -4,26 +4,53 @@ use std::path::{Path, PathBuf};
 
 use symseal_server::Finding;
 
-/// Where a kernel tells of itself.
+/// Where a kernel tells of itself, and what this process may do. (Linux, include/uapi/linux/capability.h)
 pub(super) struct Machine {
     /// `/proc/sys/kernel`
     settings: PathBuf,
     /// `/sys/kernel/btf/vmlinux`
     btf: PathBuf,
-    is_root: bool,
+    rights: Rights,
+}
+
+/// The capabilities of a process: root has them all, but in a container it mostly has a few.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rights(u64);
+
+impl Rights {
+    const SYS_PTRACE: u8 = 19;
+    const SYS_ADMIN: u8 = 21;
+    const SYSLOG: u8 = 34;
+    const PERFMON: u8 = 38;
+
+    /// Those that count now, out of the lines of `/proc/PID/status`.
+    fn of_status(status: &str) -> Self {
+        let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+        Self(line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or_default())
+    }
+
+    fn has(self, capability: u8) -> bool {
+        self.0 >> capability & 1 == 1
+    }
+
+    fn may_trace(self) -> bool {
+        self.has(Self::SYS_PTRACE)
+    }
+
+    fn may_see_addresses(self) -> bool {
+        self.has(Self::SYSLOG)
+    }
+
+    fn may_record(self) -> bool {
+        self.has(Self::PERFMON) || self.has(Self::SYS_ADMIN)
+    }
 }
 
 impl Machine {
     /// This one.
     pub(super) fn this() -> Self {
-        #[cfg(unix)]
-        let is_root = std::os::unix::fs::MetadataExt::uid(&match std::fs::metadata("/proc/self") {
-            Ok(metadata) => metadata,
-            Err(_) => return Self { settings: PathBuf::new(), btf: PathBuf::new(), is_root: false },
-        }) == 0;
-        #[cfg(not(unix))]
-        let is_root = false;
-        Self { settings: "/proc/sys/kernel".into(), btf: "/sys/kernel/btf/vmlinux".into(), is_root }
+        let rights = Rights::of_status(&read(Path::new("/proc/self/status")).unwrap_or_default());
+        Self { settings: "/proc/sys/kernel".into(), btf: "/sys/kernel/btf/vmlinux".into(), rights }
     }
 
     /// The number in a setting; `None` where this kernel has none of that name.
@@ -46,17 +73,25 @@ pub(super) fn look(machine: &Machine) -> Vec<Finding> {
 /// Linux, Documentation/admin-guide/LSM/Yama.rst.
 fn ptrace(machine: &Machine) -> Finding {
     const ID: &str = "capture.ptrace";
-    const SET: &str = "sysctl kernel.yama.ptrace_scope=0 lets a user trace all of their own processes; or run trace-capture as root, or with CAP_SYS_PTRACE";
+    const SET: &str = "sysctl kernel.yama.ptrace_scope=0 lets a user trace all of their own processes; or run trace-capture with CAP_SYS_PTRACE, which root has outside of containers (docker run --cap-add SYS_PTRACE)";
     match machine.setting("yama/ptrace_scope") {
-        None | Some(0) if machine.is_root => Finding::ok(ID, "all processes can be captured"),
-        None | Some(0) => Finding::ok(ID, "this user's processes can be captured"),
-        Some(1 | 2) if machine.is_root => Finding::ok(ID, "all processes can be captured, by root alone"),
+        None | Some(0..=2) if machine.rights.may_trace() => {
+            Finding::ok(ID, "all processes can be captured: this one has CAP_SYS_PTRACE")
+        }
+        None | Some(0) => Finding::ok(
+            ID,
+            "this user's processes can be captured; those of others, and those with more rights than this one, with CAP_SYS_PTRACE alone",
+        ),
         Some(1) => Finding::warning(
             ID,
-            "kernel.yama.ptrace_scope is 1: of this user's processes those alone can be captured that let themselves be (prctl PR_SET_PTRACER)",
+            "kernel.yama.ptrace_scope is 1, and this process has no CAP_SYS_PTRACE: of this user's processes those alone can be captured that let themselves be (prctl PR_SET_PTRACER)",
             SET,
         ),
-        Some(2) => Finding::warning(ID, "kernel.yama.ptrace_scope is 2: only root and CAP_SYS_PTRACE may capture", SET),
+        Some(2) => Finding::warning(
+            ID,
+            "kernel.yama.ptrace_scope is 2: CAP_SYS_PTRACE alone may capture, which this process has not",
+            SET,
+        ),
         Some(scope) => Finding::problem(
             ID,
             format!("kernel.yama.ptrace_scope is {scope}: nobody may capture until the next boot"),
@@ -70,7 +105,9 @@ fn perf(machine: &Machine) -> Finding {
     const ID: &str = "capture.perf";
     match machine.setting("perf_event_paranoid") {
         None => Finding::skipped(ID, "this kernel has no perf events"),
-        Some(_) if machine.is_root => Finding::ok(ID, "perf record may record everything, as root"),
+        Some(_) if machine.rights.may_record() => {
+            Finding::ok(ID, "perf record may record everything: this process has CAP_PERFMON or CAP_SYS_ADMIN")
+        }
         Some(level) if level <= 1 => Finding::ok(
             ID,
             format!(
@@ -98,9 +135,11 @@ fn kernel_names(machine: &Machine) -> Finding {
         Some(2) => Finding::warning(
             ID,
             "kernel.kptr_restrict is 2: nobody sees the addresses of kernel functions, and frames in the kernel have no names",
-            "sysctl kernel.kptr_restrict=1, and capture as root",
+            "sysctl kernel.kptr_restrict=1, and capture with CAP_SYSLOG",
         ),
-        Some(_) if machine.is_root => Finding::ok(ID, "the addresses of kernel functions can be read"),
+        Some(_) if machine.rights.may_see_addresses() => {
+            Finding::ok(ID, "the addresses of kernel functions can be read: this process has CAP_SYSLOG")
+        }
         // With 0 it is perf_event_paranoid that decides.
         Some(0) if machine.setting("perf_event_paranoid").is_some_and(|level| level <= 1) => {
             Finding::ok(ID, "the addresses of kernel functions can be read")
@@ -108,7 +147,7 @@ fn kernel_names(machine: &Machine) -> Finding {
         Some(level) => Finding::ok(
             ID,
             format!(
-                "kernel.kptr_restrict is {level}: root and CAP_SYSLOG alone see the addresses of kernel functions; for others frames in the kernel have no names"
+                "kernel.kptr_restrict is {level}, and this process has no CAP_SYSLOG: it does not see the addresses of kernel functions, and frames in the kernel have no names"
             ),
         ),
     }
@@ -138,6 +177,11 @@ mod tests {
     use super::*;
     use symseal_server::Standing::{self, Ok as Fine, Problem, Skipped, Warning};
 
+    const USER: &str = "CapPrm:\t000001ffffffffff\nCapEff:\t0000000000000000\n";
+    const ROOT: &str = "Uid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\n";
+    /// As `grep Cap /proc/self/status` prints it in a container of Docker's.
+    const CONTAINER: &str = "Uid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\n";
+
     /// A kernel with these settings.
     fn kernel(settings: &[(&str, &str)]) -> (tempfile::TempDir, Machine) {
         let folder = tempfile::tempdir().unwrap();
@@ -146,35 +190,41 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, format!("{value}\n")).unwrap();
         }
-        let machine = Machine { settings: folder.path().to_owned(), btf: folder.path().join("btf"), is_root: false };
+        let (settings, btf) = (folder.path().to_owned(), folder.path().join("btf"));
+        let machine = Machine { settings, btf, rights: Rights::default() };
         (folder, machine)
     }
 
     #[track_caller]
-    fn check(settings: &[(&str, &str)], is_root: bool, expected: [Standing; 4]) {
+    fn check(settings: &[(&str, &str)], status: &str, expected: [Standing; 4]) {
         let (_folder, machine) = kernel(settings);
-        let found = look(&Machine { is_root, ..machine });
+        let found = look(&Machine { rights: Rights::of_status(status), ..machine });
         assert_eq!(found.iter().map(|finding| finding.standing).collect::<Vec<_>>(), expected, "{found:#?}");
     }
 
     #[test]
     fn what_the_kernel_hides_from_a_user_is_told() {
-        check(&[], false, [Fine, Skipped, Skipped, Skipped]);
+        check(&[], USER, [Fine, Skipped, Skipped, Skipped]);
         let open = [("yama/ptrace_scope", "0"), ("perf_event_paranoid", "1"), ("kptr_restrict", "0"), ("btf", "")];
-        check(&open, false, [Fine, Fine, Fine, Fine]);
+        check(&open, USER, [Fine, Fine, Fine, Fine]);
         let usual = [("yama/ptrace_scope", "1"), ("perf_event_paranoid", "2"), ("kptr_restrict", "0"), ("btf", "")];
-        check(&usual, false, [Warning, Fine, Fine, Fine]);
-        check(&usual, true, [Fine, Fine, Fine, Fine]);
+        check(&usual, USER, [Warning, Fine, Fine, Fine]);
+        check(&usual, ROOT, [Fine, Fine, Fine, Fine]);
         let strict = [("yama/ptrace_scope", "2"), ("perf_event_paranoid", "3"), ("kptr_restrict", "2")];
-        check(&strict, false, [Warning, Fine, Warning, Skipped]);
-        check(&strict, true, [Fine, Fine, Warning, Skipped]);
-        check(&[("yama/ptrace_scope", "3")], true, [Problem, Skipped, Skipped, Skipped]);
+        check(&strict, USER, [Warning, Fine, Warning, Skipped]);
+        check(&strict, ROOT, [Fine, Fine, Warning, Skipped]);
+        // Root of a container that was given no more than Docker gives: it may do as little as others.
+        check(&usual, CONTAINER, [Warning, Fine, Fine, Fine]);
+        check(&strict, CONTAINER, [Warning, Fine, Warning, Skipped]);
+        check(&usual, "Name:\tx\nCapEff:\t0000000000080000\n", [Fine, Fine, Fine, Fine]);
+        check(&[("yama/ptrace_scope", "3")], ROOT, [Problem, Skipped, Skipped, Skipped]);
     }
 
     #[test]
     fn another_system_captures_nothing_and_that_is_said() {
         let folder = tempfile::tempdir().unwrap();
-        let nowhere = Machine { settings: folder.path().to_owned(), btf: folder.path().join("btf"), is_root: false };
+        let (settings, btf) = (folder.path().to_owned(), folder.path().join("btf"));
+        let nowhere = Machine { settings, btf, rights: Rights::default() };
         assert_eq!(look(&nowhere).iter().map(|finding| finding.standing).collect::<Vec<_>>(), [Skipped]);
     }
 }

@@ -76,12 +76,13 @@ fn a_two_tier_store_is_served_under_its_own_keys_and_wrong_files_stay_out() {
     put(&store, &format!("Ap/App.pdb/{id}/App.pd_"), &cabinet);
     put(&store, &format!("Ap/App.pdb/{id}/refs.ptr"), b"0000000001");
     put(&store, &format!("ap/App.exe/{image}/App.exe"), &exe);
-    put(&store, &format!("ot/other.pdb/{other_id}/file.ptr"), br"PATH:\\builds\Drops\1.0\other.pdb");
+    put(&store, &format!("ot/other.pdb/{other_id}/file.ptr"), br"PATH:\\builds\Drops\Release 1.0\other.pdb");
     put(&store, &format!("ot/other.exe/{other_image}/file.ptr"), br"PATH:\\elsewhere\x\other.exe");
     put(&store, &format!("ot/other.pdb/{id}/other.pdb"), &other_pdb);
     put(&store, "ap/App.exe/5F3A1B2C1f000/App.exe", b"MZ and no more");
     put(&store, &format!("ap/App.pdb/{other_id}/App.pd_"), &cabinet[..cabinet.len() / 2]);
-    put(&at("drops"), "1.0/other.pdb", &other_pdb);
+    // Pointers do not mind capitals, as Windows does not.
+    put(&at("drops"), "release 1.0/Other.PDB", &other_pdb);
     std::os::unix::fs::symlink("/etc/passwd", store.join("ap/passwd")).unwrap();
     let mut expected = vec![
         (format!("App.pdb/{id}/App.pdb"), pdb.clone()),
@@ -221,4 +222,40 @@ fn a_store_comes_into_the_data_directory_of_a_server_that_is_stopped() {
         .refused(2, &[]);
     crate::program::run("symseal", ["import", data.to_str().unwrap(), "--dry-run"])
         .refused(2, &["NAME/ID/FILE", "--layout"]);
+}
+
+/// A token that nobody revokes holds for a day.
+#[test]
+fn an_import_that_is_told_to_end_revokes_its_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let Some((exe, _)) = windows_program(folder.path(), "App", TEXT) else { return };
+    let (store, data) = (at("store"), at("data"));
+    // More than it comes through while somebody looks.
+    for number in 0..4000_u32 {
+        let mut bytes = exe.clone();
+        bytes.extend(number.to_le_bytes());
+        put(&store, &format!("App{number}.exe/{}/App{number}.exe", code_id(&exe)), &bytes);
+    }
+    let data_text = data.to_str().unwrap();
+    let tokens = || run("symseal", ["token", "list", "--json", "--data", data_text]);
+    for signal in ["-INT", "-TERM"] {
+        let before = tokens().stdout.matches("\"revoked\": null").count();
+        assert_eq!(before, 0);
+        let mut import = command("symseal");
+        import.args(["import", store.to_str().unwrap(), "--json", "--data", data_text, "--jobs", "1"]);
+        import.args(["--journal", at(signal).to_str().unwrap()]);
+        let mut import = import.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut first = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(import.stdout.as_mut().unwrap()), &mut first).unwrap();
+        assert!(tokens().stdout.contains("\"holds\": true"), "{}", tokens().stdout);
+        let id = import.id().to_string();
+        assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+        let ended = import.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.code() == Some(1) && said.contains("ended before its end"), "{:?} {said}", ended.status);
+        let listed = tokens().ok().json();
+        let of_imports = listed.as_array().unwrap();
+        assert!(!of_imports.is_empty() && of_imports.iter().all(|token| token["revoked"].is_string()), "{listed}");
+    }
 }

@@ -14,6 +14,19 @@ fn examine(data: &str, more: &[&str], environment: &[(&str, String)]) -> Ran {
     doctor.envs(environment.iter().map(|(name, value)| (name, value))).output().unwrap().into()
 }
 
+/// What a server says that does not start.
+fn server_refused(data: &std::path::Path, environment: &[(&str, String)]) -> String {
+    server_refused_from(data, &[], environment)
+}
+
+fn server_refused_from(data: &std::path::Path, more: &[&str], environment: &[(&str, String)]) -> String {
+    let mut serve = command("symseal");
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data).args(more);
+    let ran: Ran = serve.envs(environment.iter().map(|(name, value)| (name, value))).output().unwrap().into();
+    assert_eq!(ran.status, 2, "{}", ran.stderr);
+    ran.stderr
+}
+
 #[track_caller]
 fn check(ran: &Ran, id: &str, standing: &str, part: &str) {
     let found = ran.json();
@@ -46,6 +59,26 @@ fn a_postgresql_is_looked_at_and_left_as_it_is() {
     check(&examine(shown, &[], &environment), "database.schema", "problem", "step 2");
     let wrong = [("SYMSEAL_SERVER_DATABASE", postgres.url(&database).replace(PASSWORD, "another"))];
     check(&examine(shown, &[], &wrong), "database.reached", "problem", "password");
+    // A role as PostgreSQL gives it away since its version 15: it may connect, and make no table.
+    let restricted = postgres.create_database();
+    let statement = format!(
+        "CREATE ROLE modest LOGIN PASSWORD '{PASSWORD}'; REVOKE CREATE ON SCHEMA public FROM PUBLIC; GRANT USAGE ON SCHEMA public TO modest"
+    );
+    postgres.run(&restricted, &statement);
+    let modest = [("SYMSEAL_SERVER_DATABASE", postgres.url(&restricted).replace("//symseal:", "//modest:"))];
+    check(&examine(shown, &[], &modest), "database.rights", "problem", "GRANT CREATE ON SCHEMA public");
+    let refused = server_refused(&data, &modest);
+    assert!(refused.contains("permission denied for schema public"), "{refused}");
+    postgres.run(&restricted, "GRANT CREATE ON SCHEMA public TO modest");
+    drop(server(&data, &[], &modest));
+    check(&examine(shown, &[], &modest), "database.schema", "ok", "as this program's");
+    // Also once the tables are there: a start asks for them all the same.
+    postgres.run(&restricted, "REVOKE CREATE ON SCHEMA public FROM modest");
+    check(&examine(shown, &[], &modest), "database.rights", "problem", "GRANT CREATE ON SCHEMA public");
+    let refused = server_refused(&data, &modest);
+    assert!(refused.contains("permission denied for schema public"), "{refused}");
+    postgres.run(&restricted, "ALTER ROLE modest SET search_path = nowhere");
+    check(&examine(shown, &[], &modest), "database.rights", "problem", "search_path");
     postgres.stop();
     check(&examine(shown, &[], &environment), "database.reached", "problem", &database);
 }
@@ -71,6 +104,14 @@ fn an_object_store_is_looked_at_and_left_as_it_is() {
     let mut wrong = environment.clone();
     wrong.push(("AWS_SECRET_ACCESS_KEY", "another".to_owned()));
     check(&examine(shown, &more, &wrong), "objects.reached", "problem", "credentials");
+    // A key that it does not know is 404 there, as if there were no such object.
+    let mut unknown = environment.clone();
+    unknown.push(("AWS_ACCESS_KEY_ID", "nobodys".to_owned()));
+    let told = examine(shown, &more, &unknown);
+    check(&told, "objects.reached", "problem", "refuses this server's credentials");
+    assert!(!told.stdout.contains("does not answer"), "{}", told.stdout);
+    let refused = server_refused_from(&data, &more, &unknown);
+    assert!(refused.contains("refuses this server's credentials"), "{refused}");
     objects.hang(true);
     check(&examine(shown, &more, &environment), "objects.reached", "problem", "does not answer");
     objects.hang(false);

@@ -23,5 +23,6 @@ mod objects;
 mod owner;
 mod replicas;
 mod scene;
+mod starting;
 mod tls;
 mod trees;

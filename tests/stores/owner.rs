@@ -110,3 +110,22 @@ fn notes_that_cannot_be_read_hold_all_the_same() {
     let running = RunningServer::start_as(USER, &data);
     assert_eq!((status(&running.address, &gone), get(&running.address, "/readyz").status), (404, 200));
 }
+
+#[test]
+fn what_root_makes_before_a_server_was_there_is_its_users() {
+    let Some((root, above)) = place() else { return };
+    let create = |data: &Path| {
+        let mut symseal = command("symseal");
+        symseal.args(["token", "create", "--name", "pipeline", "--read", "team", "--data"]).arg(data);
+        Ran::from(symseal.output().unwrap()).ok()
+    };
+    // The folder above is the user's: so is what comes into it.
+    let data = above.join("deep/data");
+    let made = create(&data);
+    assert!(data.join("symseal.sqlite").exists() && !made.stderr.contains("warning"), "{}", made.stderr);
+    assert_eq!(of_others(&above), Vec::<PathBuf>::new());
+    drop(RunningServer::start_as(USER, &data));
+    // Of one that is root's nobody can tell whose it will be.
+    let of_root = root.path().join("other/data");
+    assert!(create(&of_root).stderr.contains("it is made, and is root's"));
+}

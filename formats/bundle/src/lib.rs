@@ -35,6 +35,7 @@ pub mod oci;
 pub mod page_hashes;
 pub mod pages;
 pub mod pieces;
+mod plain_file;
 mod scratch;
 mod seals;
 pub mod sources;
@@ -53,6 +54,7 @@ pub use index::{
 };
 pub use layout::{BlobWriter, LayoutDir, LayoutError, is_tag};
 pub use module_facts::{ModuleFacts, TableFacts};
+pub use plain_file::open_plain_file;
 pub use scratch::Scratch;
 pub use seals::{FoundSeals, MAX_SEAL_BYTES};
 pub use staging::Staging;

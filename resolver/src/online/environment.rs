@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::server::{Server, without_secrets};
+use super::server::Server;
 use super::{CACHE_BYTES, Floor, OnlineConfig, OnlineError};
+use crate::without_secrets;
 
 /// The largest file that is taken, in bytes.
 const MOST_BYTES: u64 = 4 << 30;
@@ -32,8 +33,7 @@ impl OnlineConfig {
         let headers = match value("DEBUGINFOD_HEADERS_FILE") {
             place if place.is_empty() => Vec::new(),
             place => {
-                let read = std::fs::read_to_string(&place);
-                let text = read.map_err(|error| OnlineError::Header { place, problem: error.to_string() })?;
+                let text = read(&place).map_err(|error| OnlineError::Header { place, problem: error.to_string() })?;
                 text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect()
             }
         };
@@ -61,6 +61,14 @@ impl OnlineConfig {
             floor: Floor::default(),
         };
         Ok(FromEnvironment { config, passed_over })
+    }
+}
+
+/// A file's text. To open a pipe that nobody writes to would take for ever.
+fn read(place: &str) -> std::io::Result<String> {
+    match std::fs::metadata(place)? {
+        metadata if metadata.is_file() => std::fs::read_to_string(place),
+        _ => Err(std::io::Error::other("expected a file, found a directory, a pipe or a device")),
     }
 }
 

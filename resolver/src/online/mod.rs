@@ -67,7 +67,7 @@ pub struct OnlineConfig {
 impl fmt::Debug for OnlineConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { debuginfod, symbol_servers, headers, cache, cache_bytes, elfutils_cache, .. } = self;
-        let shown = |urls: &[String]| urls.iter().map(|url| server::without_secrets(url)).collect::<Vec<_>>();
+        let shown = |urls: &[String]| urls.iter().map(|url| crate::without_secrets(url)).collect::<Vec<_>>();
         f.debug_struct("OnlineConfig")
             .field("debuginfod", &shown(debuginfod))
             .field("symbol_servers", &shown(symbol_servers))

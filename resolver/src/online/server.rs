@@ -6,6 +6,7 @@ use reqwest::Url;
 use reqwest::header::HeaderMap;
 
 use super::OnlineError;
+use crate::without_secrets;
 
 /// A server.
 pub(super) struct Server {
@@ -49,24 +50,11 @@ impl Server {
     }
 }
 
-/// A URL without user, password and query.
+/// A URL without user, password, query and tokens.
 pub(super) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     let _ = (url.set_username(""), url.set_password(None));
-    url.set_query(None);
-    url.to_string()
-}
-
-/// The same of what may be no URL.
-pub(super) fn without_secrets(text: &str) -> String {
-    // A drive is no scheme.
-    if let Some(url) = Url::parse(text).ok().filter(|_| text.contains("://")) {
-        return shown(&url);
-    }
-    match (text.split_once("://"), text.rsplit_once('@')) {
-        (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://{rest}"),
-        _ => text.to_owned(),
-    }
+    without_secrets(url.as_str())
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ impl TileLog {
     /// came between checkpoint and memory).
     fn compare_last_seen(&self) -> Result<(), LogError> {
         let path = &self.last_seen;
-        let text = match fs::read_to_string(path) {
+        let text = match plain(path).and_then(|()| fs::read_to_string(path)) {
             Ok(text) => text,
             // A crash right after the first checkpoint leaves an empty log that was never seen.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.state.size == 0 => {
@@ -262,11 +262,27 @@ impl TileLog {
     }
 }
 
+/// Refuses a pipe in the place of a file: to open one may take for ever.
+fn plain(path: &Path) -> io::Result<()> {
+    match fs::metadata(path)?.is_file() {
+        true => Ok(()),
+        false => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found a directory, a pipe or a device"))
+        }
+    }
+}
+
 /// Takes the writer's lease, waiting up to `wait` for whoever holds it.
 fn take_lease(directory: &Path, wait: Duration) -> Result<File, LogError> {
     /// How often a held lease is tried again.
     const RETRY: Duration = Duration::from_millis(20);
     let path = directory.join(LEASE_FILE);
+    match plain(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(LogError::io(&path, "open the lease")(error));
+        }
+        Ok(()) | Err(_) => {}
+    }
     let file = File::options()
         .create(true)
         .truncate(false)

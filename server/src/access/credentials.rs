@@ -80,20 +80,33 @@ pub(crate) fn take_path_token<B>(request: &mut Request<B>) {
     request.extensions_mut().insert(token);
 }
 
+/// Below these paths come names of repositories, of which one may be called `t` or begin so.
+const NAMES: [&str; 2] = ["/v2/", "/s/"];
+
 /// A path as logs show it: without what has a token's form, and without what stands where a token was meant (a slash too many before it,
-/// none behind it, a place behind a proxy's prefix). Paths of sources may have a folder `t`.
+/// none behind it, a place behind a proxy's prefix). Paths of sources may have a folder `t`, and so may names of repositories.
 pub(crate) fn hide_tokens(path: &str) -> Cow<'_, str> {
     let has_place = !path.starts_with("/buildid/") && path.contains(PATH_TOKEN);
     if !has_place && !path.contains(tokens::PREFIX) {
         return path.into();
     }
+    let has_names = NAMES.iter().any(|names| path.starts_with(names));
     let mut before = "";
     let parts = path.split('/').map(|part| {
-        let is_secret = has_place && before == "t" || TokenSecret::parse(part).is_some();
+        let is_in_place = has_place && before == "t" && !(has_names && may_be_name(part));
+        let is_secret = is_in_place || TokenSecret::parse(part).is_some();
         before = part;
         if is_secret { "…" } else { part }
     });
     parts.collect::<Vec<_>>().join("/").into()
+}
+
+/// Whether a part of a path can be one of a repository's name, which has no capitals, and is no session: sessions, and what other systems call a token, are
+/// longer, and are Base64.
+fn may_be_name(part: &str) -> bool {
+    const LONGEST: usize = 64;
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+    part.len() < LONGEST && part.bytes().all(is_plain)
 }
 
 #[cfg(test)]
@@ -145,6 +158,12 @@ mod tests {
             ("/buildid/TOKEN/debuginfo", "/buildid/…/debuginfo"),
             ("/v2/symseal_tools/manifests/1", "/v2/symseal_tools/manifests/1"),
             ("/buildid/ab/source/usr/t/a.c", "/buildid/ab/source/usr/t/a.c"),
+            ("/v2/t/x/manifests/1.0", "/v2/t/x/manifests/1.0"),
+            ("/v2/team/t/my-app_2/blobs/uploads/", "/v2/team/t/my-app_2/blobs/uploads/"),
+            ("/s/t/x/buildid/ab/debuginfo", "/s/t/x/buildid/ab/debuginfo"),
+            ("/v2/t/TOKEN/manifests/1.0", "/v2/t/…/manifests/1.0"),
+            ("/v2/t/symsess_eyJncmFudHMi.x/manifests/1.0", "/v2/t/…/manifests/1.0"),
+            ("/symbols/t/x/a.pdb", "/symbols/t/…/a.pdb"),
         ] {
             assert_eq!(hide_tokens(&path.replace("TOKEN", &token)), expected);
         }

@@ -4,11 +4,14 @@
 //! `SYMSEAL_SERVER_ACCESS__MODE=tokens`, `SYMSEAL_SERVER_TLS__KEY=/run/secrets/key.pem`. A value is TOML where it can be
 //! read as such (`true`, `10`, `["public"]`), else text. What the command line says goes before both.
 
+use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use symseal_bundle::open_plain_file;
+use symseal_resolver::without_secrets;
 use toml::{Table, Value};
 
 use super::{
@@ -158,8 +161,9 @@ impl ConfigFile {
         let mut table = Table::new();
         if let Some(path) = path {
             let path = path.to_owned();
-            let text =
-                std::fs::read_to_string(&path).map_err(|source| ConfigError::Read { path: path.clone(), source })?;
+            let mut text = String::new();
+            let read = open_plain_file(&path).and_then(|mut file| file.read_to_string(&mut text));
+            read.map_err(|source| ConfigError::Read { path: path.clone(), source })?;
             // Once as it stands, so that what is wrong in it is told with its line.
             let problem = |error: toml::de::Error| ConfigError::Form {
                 path: path.clone(),
@@ -173,7 +177,7 @@ impl ConfigFile {
             let setting = setting.to_ascii_lowercase();
             let parts: Vec<&str> = setting.split("__").collect();
             let with_it = set(&table, &parts, &value).and_then(|table| {
-                table.clone().try_into::<Self>().map(|_| table).map_err(|error| error.message().to_owned())
+                table.clone().try_into::<Self>().map(|_| table).map_err(|error| without_secrets(error.message()))
             });
             table = with_it.map_err(|problem| ConfigError::Variable { name, problem })?;
         }
@@ -388,13 +392,14 @@ impl ConfigFile {
     }
 }
 
-/// What the parser says, which shows the line, without what may be a password in a URL: all before the last @.
+/// What the parser says, which shows the line, without what may be a password in a URL: all before the line's last @, as a password may have spaces and
+/// quotation marks in it where somebody forgot those that close a text.
 fn redacted(problem: &str) -> String {
     let clean = |line: &str| match line.split_once("://").map(|(before, url)| (before, url.rsplit_once('@'))) {
         Some((before, Some((_, place)))) => format!("{before}://…@{place}"),
         _ => line.to_owned(),
     };
-    problem.lines().map(clean).collect::<Vec<String>>().join("\n")
+    without_secrets(&problem.lines().map(clean).collect::<Vec<String>>().join("\n"))
 }
 
 /// The table with one setting more.

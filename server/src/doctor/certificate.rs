@@ -1,15 +1,13 @@
 //! The server's certificate: whether its key fits, and until when it holds.
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use symseal_seal::UtcSeconds;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
-use super::Finding;
+use super::{Finding, key_file};
 use crate::clock::now;
 use crate::config::TlsConfig;
-use crate::tls::Tls;
+use crate::tls::{Tls, read_chain};
 
 /// A certificate that ends within so many days is warned of: the services that give them renew a month before.
 const SOON_DAYS: u32 = 14;
@@ -26,14 +24,16 @@ pub(super) fn look(tls: Option<&TlsConfig>) -> Vec<Finding> {
             "put the chain and the private key of its first certificate there",
         ),
     };
-    vec![key, expiry(files)]
+    let mut findings = vec![key, expiry(files)];
+    findings.extend(key_file::look("tls.key-permissions", &files.key));
+    findings
 }
 
 /// The first end of a certificate in the chain: without any of them clients do not come up to one that they believe.
 fn expiry(files: &TlsConfig) -> Finding {
     const ID: &str = "tls.expiry";
     let shown = files.certificate.display();
-    let chain = CertificateDer::pem_file_iter(&files.certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = read_chain(&files.certificate);
     let times: Option<Vec<(UtcSeconds, UtcSeconds)>> =
         chain.ok().and_then(|chain| chain.iter().map(|it| validity(it)).collect());
     let Some((begin, end)) = times.and_then(|times| {

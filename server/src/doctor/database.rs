@@ -9,14 +9,20 @@ use crate::store::{Looked, NotLooked, Schema, look_at};
 pub(super) async fn look(config: &Config) -> Vec<Finding> {
     const REACHED: &str = "database.reached";
     let place = config.database.as_ref().map_or_else(|| config.data.display().to_string(), ToString::to_string);
-    let Looked { version, schema, clock, is_read_only, sound } = match look_at(&config.data, config.database.as_ref())
-        .await
-    {
+    let looked = look_at(&config.data, config.database.as_ref()).await;
+    let Looked { version, schema, clock, is_read_only, no_tables_in, sound } = match looked {
         Ok(looked) => looked,
         Err(NotLooked::NotThere(file)) => {
             return vec![Finding::skipped(
                 REACHED,
                 format!("{} is not there: it is made when a server first starts", file.display()),
+            )];
+        }
+        Err(NotLooked::NotAllowed(file)) => {
+            return vec![Finding::problem(
+                REACHED,
+                format!("{}: this user may not look at it, or not into its folder", file.display()),
+                "run this as the server's user, or as root; if this is the server's user, give it the data directory (docs/operating.md)",
             )];
         }
         Err(NotLooked::NotClosed(file)) => {
@@ -47,6 +53,7 @@ pub(super) async fn look(config: &Config) -> Vec<Finding> {
         false => Finding::ok(REACHED, format!("{place}: {version}")),
     };
     let mut findings = vec![reached, schema_finding(&schema)];
+    findings.extend(no_tables_in.filter(|_| !is_read_only).map(|place| rights(&place)));
     if let Some((theirs, ours)) = clock {
         findings.push(clocks::look("database.clock", "the database", theirs, ours, Duration::ZERO));
     }
@@ -81,6 +88,25 @@ fn schema_finding(schema: &Schema) -> Finding {
             "put the backup from before it back, and start again with room on the disk",
         ),
     }
+}
+
+/// Where a role may make no tables. Each start asks PostgreSQL for the table of steps, and that is refused even where the table is there.
+fn rights(place: &str) -> Finding {
+    const ID: &str = "database.rights";
+    if place.is_empty() {
+        return Finding::problem(
+            ID,
+            "none of the schemas in this role's search_path is there: a server makes its tables in the first of them",
+            "CREATE SCHEMA …, or ALTER ROLE … SET search_path, as an administrator of the database",
+        );
+    }
+    Finding::problem(
+        ID,
+        format!("this role may make no tables in the schema {place}: a server does not start without"),
+        format!(
+            "GRANT CREATE ON SCHEMA {place} TO the role, as the schema's owner (PostgreSQL 15 and later give it to nobody by themselves)"
+        ),
+    )
 }
 
 /// What SQLite says of its file.

@@ -1,8 +1,10 @@
 //! The data directory's lock, and who holds it.
 
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::io;
 use std::path::Path;
+
+use symseal_bundle::open_plain_file;
 
 use super::Finding;
 use super::process::{Process, of_lock};
@@ -34,7 +36,7 @@ pub(super) fn holder(data: &Path) -> Holder {
 
 /// Who holds the lock of a file.
 pub(super) fn holder_of(path: &Path) -> Holder {
-    let file = match File::open(path) {
+    let file = match open_plain_file(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Holder::Nobody,
         Err(error) => return Holder::Unknown(error),

@@ -3,21 +3,32 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use symseal_bundle::open_plain_file;
 use symseal_seal::{Origin, SignedCheckpoint};
 use symseal_sealer::{LogKey, PublishedLog, TileLog};
 
 use super::lock::{Holder, holder_of};
-use super::{Examined, Finding};
+use super::{Examined, Finding, key_file};
 use crate::config::LOG_FOLDER;
 
 /// The file whose lock is the log's lease.
 const LEASE_FILE: &str = ".lease";
+
+/// The file by which a log is one.
+const CHECKPOINT_FILE: &str = "checkpoint";
 
 /// More bytes than a checkpoint has.
 const CHECKPOINT_LIMIT: u64 = 64 << 10;
 
 pub(super) fn look(examined: &Examined) -> Vec<Finding> {
     let directory = examined.config.data.join(LOG_FOLDER);
+    if let Err(why) = looked_for(&directory) {
+        return vec![Finding::problem(
+            "log.tiles",
+            why,
+            "run this as the server's user, or as root, with files in the places of files",
+        )];
+    }
     if !TileLog::exists(&directory) && examined.log_last_seen.exists() {
         return vec![Finding::problem(
             "log.tiles",
@@ -44,7 +55,20 @@ pub(super) fn look(examined: &Examined) -> Vec<Finding> {
         "log.tiles",
         format!("the tiles of {} give the root of its checkpoint, {} entries", checkpoint.origin, log.size()),
     );
-    vec![tiles, key(examined, &log), last_seen(examined, &log), lease(&directory)]
+    let mut findings = vec![tiles, key(examined, &log), last_seen(examined, &log), lease(&directory)];
+    findings.extend(key_file::look("log.key-permissions", &examined.log_key));
+    findings
+}
+
+/// Whether it can be told if there is a log: not where this user may not look, and not where something lies that a log has not.
+fn looked_for(directory: &Path) -> Result<(), String> {
+    let checkpoint = directory.join(CHECKPOINT_FILE);
+    match std::fs::metadata(&checkpoint) {
+        Ok(metadata) if metadata.is_file() => Ok(()),
+        Ok(_) => Err(format!("{}: expected a file, found a directory, a pipe or a device", checkpoint.display())),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
+        Err(error) => Err(format!("{}: {error}", checkpoint.display())),
+    }
 }
 
 fn key(examined: &Examined, log: &PublishedLog) -> Finding {
@@ -132,7 +156,7 @@ fn lease(directory: &Path) -> Finding {
 fn read(path: &Path) -> std::io::Result<String> {
     use std::io::Read as _;
     let mut text = String::new();
-    std::fs::File::open(path)?.take(CHECKPOINT_LIMIT).read_to_string(&mut text)?;
+    open_plain_file(path)?.take(CHECKPOINT_LIMIT).read_to_string(&mut text)?;
     Ok(text)
 }
 
@@ -193,7 +217,9 @@ mod tests {
 
         #[track_caller]
         fn check(&self, expected: &[Standing]) {
-            let found = look(&self.examined);
+            let mut found = look(&self.examined);
+            // Of the key's file alone.
+            found.retain(|it| it.id != "log.key-permissions");
             assert_eq!(found.iter().map(|it| it.standing).collect::<Vec<_>>(), expected, "{found:#?}");
         }
     }
@@ -205,7 +231,7 @@ mod tests {
         scene.append(0..5);
         scene.check(&[Fine; 4]);
         let writer = scene.open();
-        let lease = look(&scene.examined).pop().unwrap();
+        let lease = look(&scene.examined).into_iter().find(|it| it.id == "log.lease").unwrap();
         assert!(lease.found.contains("writes to the log") && !lease.found.starts_with("nobody"), "{lease:?}");
         drop(writer);
     }

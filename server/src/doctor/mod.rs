@@ -11,6 +11,7 @@ mod data;
 mod database;
 mod files;
 mod finding;
+mod key_file;
 mod listen;
 mod lock;
 mod log;

@@ -8,7 +8,7 @@ use super::upstreams::{Asked, ask};
 use super::{Finding, clocks};
 use crate::clock::between;
 use crate::config::{BlobsConfig, Config};
-use crate::objects::{CredentialsRefused, Objects, certificates};
+use crate::objects::{CredentialsRefused, Objects, certificates, read_certificates};
 use crate::opened::{MARK, objects_of};
 
 /// An HTTP date has whole seconds (RFC 9110, 5.6.7).
@@ -72,7 +72,7 @@ async fn clock(blobs: &BlobsConfig) -> Finding {
         format!("https://s3.{}.amazonaws.com", region.unwrap_or_else(|| "us-east-1".to_owned()))
     });
     // What it cannot be read from is told by the other finding.
-    let authorities = blobs.ca.as_deref().and_then(|file| certificates(file).ok().and(std::fs::read(file).ok()));
+    let authorities = blobs.ca.as_deref().and_then(|file| certificates(file).ok().and(read_certificates(file).ok()));
     let asked = SystemTime::now();
     match ask(&url, None, authorities.as_deref()).await {
         Asked::Answered { date: Some(theirs), .. } => {

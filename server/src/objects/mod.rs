@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::BLOB_SILENCE;
 
-pub(crate) use authority::certificates;
+pub(crate) use authority::{certificates, read as read_certificates};
 pub use place::{BlobsUrl, ParseBlobsUrlError};
 pub(crate) use refused::CredentialsRefused;
 
@@ -133,7 +133,7 @@ impl Objects {
             let backoff = BackoffConfig { max_backoff: Duration::from_secs(1), ..BackoffConfig::default() };
             let retry = RetryConfig { backoff, max_retries: 3, retry_timeout };
             let builder = builder.clone().with_retry(retry).with_client_options(client);
-            let store = builder.build().map_err(|error| error.to_string())?;
+            let store = builder.build().map_err(|error| authority::shown(&error.to_string()))?;
             Ok::<Arc<dyn ObjectStore>, String>(Arc::new(store))
         };
         let (store, reading) = (silent_for(SILENCE)?, silent_for(reach.silence.unwrap_or(BLOB_SILENCE))?);
@@ -152,9 +152,10 @@ impl Objects {
         &self.runtime
     }
 
-    /// Whether it answers.
+    /// Whether it answers, and takes the credentials. Of an absent object the answer to a HEAD says nothing more; where the key is not known versitygw answers
+    /// 404 too.
     pub(crate) fn ping(&self) -> io::Result<()> {
-        self.size("ping").map(drop)
+        self.read("ping", |_| Ok(())).map(drop)
     }
 
     /// Stores bytes under a key, in place of what was there.
@@ -271,7 +272,7 @@ impl Objects {
             };
             match bytes {
                 Ok(bytes) => Ok(Some((key, Ok(bytes.to_vec())))),
-                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) if is_absence(&error) => Ok(None),
                 Err(error) => Err(self.failed("get", &key, &error)),
             }
         };
@@ -294,7 +295,7 @@ impl Objects {
         let find = |key: String| async move {
             match self.store.head(&self.path(&key)).await {
                 Ok(_) => Ok(Some(key)),
-                Err(object_store::Error::NotFound { .. }) => Ok(None),
+                Err(error) if is_absence(&error) => Ok(None),
                 Err(error) => Err(self.failed("find", &key, &error)),
             }
         };
@@ -399,7 +400,7 @@ impl Objects {
         }
         match self.runtime.block_on(request) {
             Ok(answer) => Ok(Some(answer)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) if is_absence(&error) => Ok(None),
             Err(error) => Err(self.failed(doing, key, &error)),
         }
     }
@@ -425,4 +426,9 @@ impl Objects {
         *failed = Some((Instant::now(), failure.clone()));
         failure.into()
     }
+}
+
+/// Whether an answer says that there is no such object.
+fn is_absence(error: &object_store::Error) -> bool {
+    matches!(error, object_store::Error::NotFound { .. }) && !CredentialsRefused::is_said(error)
 }

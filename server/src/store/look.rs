@@ -1,5 +1,6 @@
 //! A database as it is found, beside running servers: nothing in it is changed, and no file beside it is made.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,6 +29,8 @@ pub(crate) struct Looked {
     pub(crate) clock: Option<(SystemTime, SystemTime)>,
     /// Whether it takes no changes, as a standby.
     pub(crate) is_read_only: bool,
+    /// Where this role may make no tables, which every start asks to do: the schema, if there is one.
+    pub(crate) no_tables_in: Option<String>,
     /// What it says of its file: `ok`, or the first damage. The error: why it was not asked.
     pub(crate) sound: Option<Result<String, String>>,
 }
@@ -37,6 +40,8 @@ pub(crate) struct Looked {
 pub(crate) enum NotLooked {
     /// There is no such file.
     NotThere(PathBuf),
+    /// This user may not look at it, or not into its folder.
+    NotAllowed(PathBuf),
     /// What was written last is in a log that SQLite would have to take over first.
     NotClosed(PathBuf),
     /// The database, or the system, said so.
@@ -72,15 +77,24 @@ async fn look_at_postgres(url: &DatabaseUrl) -> Result<Looked, NotLooked> {
     let has_tables: bool = sqlx::query_scalar(query).fetch_one(&mut connection).await?;
     let steps: Vec<Step> =
         if has_tables { sqlx::query_as(STEPS).fetch_all(&mut connection).await? } else { Vec::new() };
+    let query =
+        "SELECT coalesce(current_schema(), ''), coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)";
+    let (place, may_create): (String, bool) = sqlx::query_as(query).fetch_one(&mut connection).await?;
+    let no_tables_in = (!may_create).then_some(place);
     // It ends with the process, too.
     let _ = connection.close().await;
     let schema = Schema::of(&steps, &postgres::MIGRATIONS);
-    Ok(Looked { version: format!("PostgreSQL {version}"), schema, clock, is_read_only, sound: None })
+    Ok(Looked { version: format!("PostgreSQL {version}"), schema, clock, is_read_only, no_tables_in, sound: None })
 }
 
 async fn look_at_sqlite(file: &Path) -> Result<Looked, NotLooked> {
-    if !file.exists() {
-        return Err(NotLooked::NotThere(file.to_owned()));
+    match readable(file) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(NotLooked::NotThere(file.to_owned())),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            return Err(NotLooked::NotAllowed(file.to_owned()));
+        }
+        Err(error) => return Err(NotLooked::Failed(format!("{}: {error}", file.display()))),
     }
     let mut connection = open_sqlite(file)?.connect().await?;
     let version: String = sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut connection).await?;
@@ -95,11 +109,21 @@ async fn look_at_sqlite(file: &Path) -> Result<Looked, NotLooked> {
         Ok(Err(error)) => Ok(error.to_string()),
         Err(_) => Err(format!("looking through {} took more than {} s", file.display(), LOOK_THROUGH.as_secs())),
     };
-    Ok(Looked { version: format!("SQLite {version}"), schema, clock: None, is_read_only: false, sound: Some(sound) })
+    let version = format!("SQLite {version}");
+    Ok(Looked { version, schema, clock: None, is_read_only: false, no_tables_in: None, sound: Some(sound) })
 }
 
 async fn quick_check(connection: &mut SqliteConnection) -> sqlx::Result<String> {
     sqlx::query_scalar("PRAGMA quick_check(1)").fetch_one(connection).await
+}
+
+/// Whether this user may read a file. It is not opened for that: to close it would take the locks away that this process may have on it. (SQLite, "How To
+/// Corrupt An SQLite Database File")
+fn readable(file: &Path) -> std::io::Result<()> {
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "expected a file, found something else"));
+    }
+    Ok(rustix::fs::access(file, rustix::fs::Access::READ_OK)?)
 }
 
 /// How a file is opened so that none is made or written beside it (SQLite, "Read-Only WAL-Mode Databases"): without a write-ahead log as one that does

@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use reqwest::{Client, StatusCode, header};
+use symseal_resolver::without_secrets;
 
 use super::breaker::{Admission, Breaker};
 use super::hops::TOO_MANY;
@@ -90,10 +91,11 @@ pub(super) struct Incoming {
 impl UpstreamServer {
     /// The server at a base URL.
     pub(super) fn new(url: &str, patience: Patience) -> Result<Self, String> {
-        let parsed =
-            reqwest::Url::parse(url).map_err(|error| format!("{url}: {error}: expected http://HOST[:PORT][/PATH]"))?;
+        let shown = || without_secrets(url);
+        let parsed = reqwest::Url::parse(url)
+            .map_err(|error| format!("{}: {error}: expected http://HOST[:PORT][/PATH]", shown()))?;
         if !matches!(parsed.scheme(), "http" | "https") || parsed.query().is_some() || parsed.fragment().is_some() {
-            return Err(format!("{url}: expected http://HOST[:PORT][/PATH] or https://…"));
+            return Err(format!("{}: expected http://HOST[:PORT][/PATH] or https://…", shown()));
         }
         let base = url.trim_end_matches('/').to_owned();
         Ok(Self { base, name: name_of(&parsed), breaker: Breaker::new(patience.pause), patience })

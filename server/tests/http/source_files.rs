@@ -250,7 +250,14 @@ async fn metadata_lists_files_by_name_pattern_and_id() {
     let folder = fixture.root.path();
     let (_, full) = compile(folder, "full", "abcdef01", &[]);
     let (_, stripped) = compile(folder, "stripped", "abcdef02", &["-s"]);
+    // A program and its debug file, which is called by its own name.
+    let (_, apart) = compile(folder, "apart", "abcdef03", &["-g"]);
+    let debug = folder.join("apart.debug");
+    let debug_text = debug.to_str().unwrap();
+    run("objcopy", &["--only-keep-debug", apart.to_str().unwrap(), debug_text]);
+    run("objcopy", &["--strip-all", apart.to_str().unwrap()]);
     publish(&fixture.server, folder, "1", &[&full, &stripped]).await;
+    publish(&fixture.server, folder, "2", &[&apart, &debug]).await;
     let ask = async |query: &str| -> Value {
         let answer = fixture.get(&format!("/metadata?{query}")).await;
         assert_eq!(answer.status(), StatusCode::OK, "{query}");
@@ -260,13 +267,17 @@ async fn metadata_lists_files_by_name_pattern_and_id() {
     let row = |kind: &str, id: &str, file: &str| serde_json::json!({"type": kind, "buildid": id, "file": file});
     let both = [row("debuginfo", "abcdef01", "full"), row("executable", "abcdef01", "full")];
     let one = [row("executable", "abcdef02", "stripped")];
+    let pair = [row("debuginfo", "abcdef03", ".build-id/ab/cdef03.debug"), row("executable", "abcdef03", "apart")];
     for (query, expected) in [
         ("key=file&value=full", both.to_vec()),
         ("key=file&value=stripped", one.to_vec()),
         ("key=buildid&value=ABCDEF01", both.to_vec()),
         ("key=buildid&value=abcdef02", one.to_vec()),
         ("key=glob&value=s*d", one.to_vec()),
-        ("key=glob&value=%2A", [both.to_vec(), one.to_vec()].concat()),
+        ("key=buildid&value=abcdef03", pair.to_vec()),
+        ("key=file&value=apart", pair.to_vec()),
+        ("key=file&value=.build-id/ab/cdef03.debug", pair[..1].to_vec()),
+        ("key=glob&value=.build-id/*/cdef03.*", pair[..1].to_vec()),
         ("key=file&value=none", vec![]),
         ("key=glob&value=/usr/bin/*", vec![]),
         ("key=buildid&value=xyz", vec![]),

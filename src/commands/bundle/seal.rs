@@ -3,6 +3,7 @@
 mod judged;
 mod keyless;
 
+use std::io::Read as _;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_builder::{SealOptions, seal_bundle};
-use symseal_bundle::{Bundle, Digest, LayoutDir};
+use symseal_bundle::{Bundle, Digest, LayoutDir, open_plain_file};
 use symseal_seal::LogIdentity;
 use symseal_seal::trust::PolicyLog;
 use symseal_sealer::{
@@ -217,7 +218,9 @@ impl SealingArgs {
 impl SealingArgs {
     fn log_token(&self) -> Result<Option<String>> {
         let Some(file) = &self.log_token_file else { return Ok(std::env::var(LOG_TOKEN).ok()) };
-        let text = std::fs::read_to_string(file).with_context(|| format!("--log-token-file {}", file.display()))?;
+        let mut text = String::new();
+        let read = open_plain_file(file).and_then(|mut opened| opened.read_to_string(&mut text));
+        read.with_context(|| format!("--log-token-file {}", file.display()))?;
         let token = text.trim();
         if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             bail!("--log-token-file {}: expected one line with a token, found something else", file.display());

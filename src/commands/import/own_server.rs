@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use futures_util::future::BoxFuture;
 use reqwest::Url;
 use symseal_server::tokens::{Grant, NewToken, Tokens};
 use symseal_server::{AccessConfig, ConfigFile, DatabaseUrl, SealRules, Server, ServerError};
@@ -11,10 +12,10 @@ use tokio::task::JoinHandle;
 
 use super::Args;
 use crate::commands::bundle::verify::now;
-use crate::commands::serve::load_config;
+use crate::commands::serve::{load_config, shutdown};
 use crate::symbols_server::SymbolsServer;
 
-/// Days that a token holds that is made for one import. It is revoked at the end of that; where the program is killed before, it expires.
+/// Days that a token holds that is made for one import. It is revoked at the end of that, however it comes; where the program is killed (SIGKILL), it expires.
 const TOKEN_DAYS: u32 = 1;
 
 /// So the same rules hold as for files that come over the network, and the same is written down.
@@ -23,6 +24,8 @@ pub(super) struct OwnServer {
     token: Token,
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<(), ServerError>>,
+    /// Ends when this program is to end.
+    told_to_end: Option<BoxFuture<'static, ()>>,
 }
 
 /// What it is shown.
@@ -50,14 +53,21 @@ impl OwnServer {
         config.access = AccessConfig::Tokens { anonymous_read: Vec::new() };
         let (data, database) = (config.data.clone(), config.database.clone());
         let mut server = Server::bind(config).await?;
-        let token = Token::make(args, &data, database.as_ref()).await?;
         if let Some(trust) = file.seals.trust.clone() {
             server = server.judging(SealRules { trust, require: file.seals.require_seal.clone() }).await?;
         }
         let url = format!("http://{}", server.local_addr()).parse()?;
+        // Before there is a token: from here on nothing ends this program without its being revoked, but for what nobody can wait for.
+        let told_to_end = shutdown().context("signals")?;
+        let token = Token::make(args, &data, database.as_ref()).await?;
         let (stop, stopped) = oneshot::channel::<()>();
         let running = tokio::spawn(server.run(async { drop(stopped.await) }));
-        Ok(Self { url, token, stop, running })
+        Ok(Self { url, token, stop, running, told_to_end: Some(Box::pin(told_to_end)) })
+    }
+
+    /// Comes to its end when somebody wants this program to end; it is given once.
+    pub(super) fn told_to_end(&mut self) -> Option<BoxFuture<'static, ()>> {
+        self.told_to_end.take()
     }
 
     /// The way to it.
@@ -65,13 +75,14 @@ impl OwnServer {
         Ok(SymbolsServer::new(&self.url, repository)?.with_token(&self.token.secret))
     }
 
-    /// Ends it after what is under way.
+    /// Revokes its token, and ends it after what is under way.
     pub(super) async fn stop(self) -> Result<()> {
-        let _ = self.stop.send(());
-        let ended = self.running.await;
         let Token { tokens, id, .. } = &self.token;
-        tokens.revoke(id, now()).await.context("the token of this import could not be revoked")?;
-        Ok(ended??)
+        let revoked = tokens.revoke(id, now()).await;
+        let _ = self.stop.send(());
+        self.running.await??;
+        revoked.context("the token of this import could not be revoked")?;
+        Ok(())
     }
 }
 

@@ -69,7 +69,8 @@ impl Pointers {
             let advice = r"say where that is here with --pointer '\\SERVER\SHARE=DIRECTORY'";
             Refused::Because(format!("a pointer to {target}: {advice}"))
         })?;
-        let opened = root.file(rest).map_err(|error| Refused::Because(format!("a pointer to {target}: {error}")))?;
+        let opened =
+            root.file_in_any_case(rest).map_err(|error| Refused::Because(format!("a pointer to {target}: {error}")))?;
         Ok(opened.0)
     }
 }

@@ -62,6 +62,47 @@ impl Root {
         Ok((file, metadata))
     }
 
+    /// The same, whatever letters are capitals: Windows does not mind, so that whoever wrote a path may not have minded either. Of names that differ by that
+    /// alone the one that is written so is taken, and without it none.
+    pub(super) fn file_in_any_case(&self, path: &str) -> io::Result<(File, Metadata)> {
+        match self.file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return found,
+        }
+        let mut there = String::new();
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            let name = self.name_in_any_case(&there, part)?;
+            if !there.is_empty() {
+                there.push('/');
+            }
+            there.push_str(&name);
+        }
+        self.file(&there)
+    }
+
+    /// What a folder's entry of this name is called.
+    fn name_in_any_case(&self, folder: &str, name: &str) -> io::Result<String> {
+        let lower = name.to_lowercase();
+        let mut others = Vec::new();
+        for entry in self.entries(folder)? {
+            let Ok(there) = entry?.file_name().into_string() else { continue };
+            if there == name {
+                return Ok(there);
+            }
+            if there.to_lowercase() == lower {
+                others.push(there);
+            }
+        }
+        match <[String; 1]>::try_from(others) {
+            Ok([only]) => Ok(only),
+            Err(others) if others.is_empty() => Err(io::ErrorKind::NotFound.into()),
+            Err(others) => {
+                let problem = format!("{} in {folder:?} differ by capitals alone", others.join(" and "));
+                Err(io::Error::new(io::ErrorKind::NotFound, problem))
+            }
+        }
+    }
+
     /// Some files, for a look at the layout: a few of each of many folders, so that no single one speaks for all. What is `left_out` is not looked into,
     /// but told of where it lies at the top.
     pub(super) fn sample(&self, left_out: impl Fn(&str) -> bool) -> Vec<String> {

@@ -10,7 +10,7 @@ use symseal_module::DebugId;
 
 use super::glob;
 use crate::app::App;
-use crate::debug_files::{FileKind, Key, Scope};
+use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::endpoints::{plain, refused_method};
 use crate::http::{break_connection, percent_encode, query_values};
 use crate::ingest::is_bundle;
@@ -114,7 +114,7 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
         let files = kinds.into_iter().filter_map(|(kind, word)| {
             let key = Key::Id(id?.clone());
             let (name, archive) = match app.debug_files.find_in(scope, &key, kind) {
-                Some(candidate) => (candidate.name, None),
+                Some(candidate) => (file_name(app, id?, candidate), None),
                 None => {
                     let place = trees(app, scope)?.find(&key, kind).into_iter().next()?;
                     (place.shown(), place.archive())
@@ -142,19 +142,24 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
                 continue;
             };
             for module in &release.modules {
-                let matches = match wanted {
-                    Wanted::File(name) => **name == *module.name,
-                    Wanted::Glob(pattern) => glob::matches(pattern, &module.name),
+                let matches = |name: &str| match wanted {
+                    Wanted::File(wanted) => wanted == name,
+                    Wanted::Glob(pattern) => glob::matches(pattern, name),
                     Wanted::BuildId(_) => false,
                 };
-                if !matches {
-                    continue;
-                }
+                let is_wanted = matches(&module.name);
                 for (kind, word) in kinds {
-                    let has = if kind == FileKind::Executable { module.executable } else { module.debuginfo };
-                    // What bundles record and the index does not offer is not to be seen.
-                    if has && app.debug_files.find_in(scope, &Key::Id(module.id.clone()), kind).is_some() {
-                        found.insert(file(&module.id, word, module.name.to_string(), None));
+                    let own = match kind {
+                        FileKind::Executable => module.executable.then_some(&module.name),
+                        _ => module.debuginfo.as_ref(),
+                    };
+                    // A debug file is found by its program's name too, as bundles may have it alone. What bundles record and the index does not offer is not
+                    // to be seen.
+                    if let Some(own) = own
+                        && (is_wanted || matches(own))
+                        && app.debug_files.find_in(scope, &Key::Id(module.id.clone()), kind).is_some()
+                    {
+                        found.insert(file(&module.id, word, own.to_string(), None));
                     }
                 }
             }
@@ -175,6 +180,16 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
         }
     }
     (found, complete)
+}
+
+/// A debug file's own name, as elfutils' server tells it, where the bundle that offers it says so. A loose file is called by its own name anyway.
+fn file_name(app: &App, id: &DebugId, candidate: Candidate) -> String {
+    if candidate.kind != FileKind::Debuginfo {
+        return candidate.name;
+    }
+    let release = app.releases.get(&app.blobs, &candidate.bundle).ok();
+    let module = release.as_ref().and_then(|release| release.modules.iter().find(|module| module.id == *id));
+    module.and_then(|module| module.debuginfo.as_deref()).map_or(candidate.name, str::to_owned)
 }
 
 fn file(id: &DebugId, kind: &str, name: String, archive: Option<String>) -> ToldFile {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use symseal_builder::{SealOptions, attach_seal, statement};
-use symseal_bundle::{Bundle, Digest, LayoutDir};
+use symseal_bundle::{Bundle, Digest, LayoutDir, open_plain_file};
 use symseal_sealer::RekorVersion;
 use symseal_sealer::foreign::{ForeignRoot, ForeignSigner, ROOT_LIMIT};
 use symseal_sealer::keyless::{KeylessExpectation, KeylessServices, TOKEN_LIMIT, seal_keyless};
@@ -100,7 +100,7 @@ impl KeylessArgs {
 
 fn read(path: &Path, limit: u64) -> Result<Zeroizing<String>> {
     let mut text = Zeroizing::new(String::new());
-    std::fs::File::open(path)?.take(limit + 1).read_to_string(&mut text)?;
+    open_plain_file(path)?.take(limit + 1).read_to_string(&mut text)?;
     if text.len() as u64 > limit {
         bail!("expected at most {limit} bytes, found more");
     }
