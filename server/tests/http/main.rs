@@ -18,6 +18,7 @@ mod metrics;
 mod msf;
 mod named_elsewhere;
 mod oidc;
+mod own_files;
 mod quotas;
 mod registry;
 mod resolve_api;
