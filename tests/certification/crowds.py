@@ -83,7 +83,7 @@ async def crowd(server, slow, idle, blob, build_id, expected, problems):
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, (server.host, server.port))
         reader, writer = await asyncio.open_connection(sock=connection, limit=4096)
-        writer.write(f"GET /v2/crowd/blobs/{blob} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+        writer.write(f"GET /v2/crowd/blobs/{blob} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
         await writer.drain()
         start = await reader.readuntil(b"\r\n\r\n")
         if b" 200 " not in start.split(b"\r\n", 1)[0]:

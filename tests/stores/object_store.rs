@@ -303,7 +303,7 @@ fn many_who_wait_for_one_blob_hold_up_nobody_else() {
     let waiting: Vec<TcpStream> = (0..160)
         .map(|_| {
             let mut client = TcpStream::connect(&running.address).unwrap();
-            write!(client, "GET {} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", paths[0]).unwrap();
+            write!(client, "GET {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", paths[0]).unwrap();
             client
         })
         .collect();

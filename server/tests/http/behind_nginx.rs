@@ -21,7 +21,8 @@ const TOKEN: &str = "symseal_5ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec7e75ec
 /// How a connection ends on which elfutils' client asks for a path: with the answer's first line, or without any.
 async fn ask(address: SocketAddr, path: &str) -> Result<String, ErrorKind> {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nUser-Agent: elfutils/0.192\r\nConnection: close\r\n\r\n");
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: elfutils/0.192\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.map_err(|error| error.kind())?;

@@ -70,7 +70,7 @@ impl Scene {
     async fn half(&self, token: &str, request: &str, kind: &str, body: &[u8]) -> (TcpStream, Vec<u8>) {
         let mut stream = TcpStream::connect(self.server.address).await.unwrap();
         let head = format!(
-            "{request} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {token}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            "{request} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             body.len()
         );
         let (first, rest) = body.split_at(body.len() / 2);

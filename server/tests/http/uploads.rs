@@ -55,7 +55,7 @@ async fn an_upload_that_does_not_come_on_is_ended_and_a_session_goes_on_from_whe
     let session = fixture.session().await;
     let send = async |method: &str, path: &str| {
         let mut stream = tokio::net::TcpStream::connect(fixture.server.address).await.unwrap();
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nabc");
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = Vec::new();
         let read = stream.read_to_end(&mut answer);
@@ -179,7 +179,7 @@ async fn a_client_that_dies_in_the_middle_goes_on_after_a_restart_of_the_server(
     let whole = noise(4 << 20, 1);
 
     let mut dying = tokio::net::TcpStream::connect(server.address).await.unwrap();
-    let head = format!("PATCH {at} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", whole.len());
+    let head = format!("PATCH {at} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", whole.len());
     dying.write_all(head.as_bytes()).await.unwrap();
     dying.write_all(&whole[..3 << 20]).await.unwrap();
     drop(dying);
