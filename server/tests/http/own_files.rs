@@ -53,7 +53,7 @@ async fn a_directory_that_holds_the_data_directory_gives_nothing_of_it() {
     let source = async |path: &Path| status(&format!("/buildid/abcdef01/source{}", path.display())).await;
     assert_eq!(source(&free).await, StatusCode::OK);
     std::os::unix::fs::symlink("data/symseal.sqlite", all.join("link")).unwrap();
-    for path in [key, all.join("link"), data.join("symseal.sqlite"), data.join("ids.index")] {
+    for path in [key, all.join("link"), data.join("symseal.sqlite"), data.join("lock")] {
         assert!(path.exists(), "{}", path.display());
         assert_eq!(source(&path).await, StatusCode::NOT_FOUND, "{}", path.display());
     }
