@@ -124,6 +124,11 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
         });
         return (files.collect(), true);
     }
+    let is_wanted = |path: &str| match wanted {
+        Wanted::File(name) => name == path,
+        Wanted::Glob(pattern) => glob::matches(pattern, path),
+        Wanted::BuildId(_) => false,
+    };
     let deadline = Instant::now() + TIME_LIMIT;
     let mut complete = true;
     for (name, repository) in app.repositories.list() {
@@ -142,12 +147,7 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
                 continue;
             };
             for module in &release.modules {
-                let matches = match wanted {
-                    Wanted::File(name) => **name == *module.name,
-                    Wanted::Glob(pattern) => glob::matches(pattern, &module.name),
-                    Wanted::BuildId(_) => false,
-                };
-                if !matches {
+                if !is_wanted(&module.name) {
                     continue;
                 }
                 for (kind, word) in kinds {
@@ -160,17 +160,16 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
             }
         }
     }
+    let word = |kind| if kind == FileKind::Executable { "executable" } else { "debuginfo" };
+    match app.debug_files.loose_named(scope, &is_wanted, RESULT_LIMIT, deadline) {
+        Some(files) => found.extend(files.into_iter().map(|(id, kind, name)| file(&id, word(kind), name, None))),
+        None => complete = false,
+    }
     if let Some(trees) = trees(app, scope) {
-        let is_wanted = |path: &str| match wanted {
-            Wanted::File(name) => name == path,
-            Wanted::Glob(pattern) => glob::matches(pattern, path),
-            Wanted::BuildId(_) => false,
-        };
         match trees.named(&is_wanted, RESULT_LIMIT, deadline) {
-            Some(files) => found.extend(files.into_iter().map(|NamedFile { id, kind, path, archive }| {
-                let word = if kind == FileKind::Executable { "executable" } else { "debuginfo" };
-                file(&id, word, path, archive)
-            })),
+            Some(files) => found.extend(
+                files.into_iter().map(|NamedFile { id, kind, path, archive }| file(&id, word(kind), path, archive)),
+            ),
             None => complete = false,
         }
     }
