@@ -90,6 +90,7 @@ mod traces;
 mod trees;
 mod unbundled;
 mod upstream;
+mod visible;
 mod wanted;
 
 pub use access::{OidcIssuer, OidcRule};
@@ -116,3 +117,4 @@ pub use seals::{NoRepository, SealRules};
 pub use serve::Server;
 pub use store::{DatabaseUrl, ParseDatabaseUrlError};
 pub use takedown::Tombstones;
+pub use visible::visible;
