@@ -16,6 +16,7 @@ mod frames;
 mod heap;
 pub mod keyring;
 mod local_module;
+mod log_lines;
 pub mod memory;
 mod online;
 mod output;

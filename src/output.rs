@@ -4,8 +4,6 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use symseal_seal::is_invisible;
-
 /// Writes to standard output; does not come back when it cannot.
 pub(crate) fn write(text: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
@@ -18,17 +16,9 @@ pub(crate) fn write(text: fmt::Arguments<'_>) {
     }
 }
 
-/// A text from outside for a terminal: control characters, which may be escape sequences, are written out, and so are those that nobody sees.
+/// A text from outside for a terminal, as pages and logs have it too.
 pub(crate) fn visible(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if character.is_control() || is_invisible(character) {
-            shown.extend(character.escape_unicode());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
+    symseal_server::visible(text).into_owned()
 }
 
 /// The same of a text of several lines, which stay lines.

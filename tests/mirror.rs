@@ -275,6 +275,26 @@ fn patterns_of_tags_are_sound_and_like_something() {
 }
 
 #[test]
+fn what_the_destination_names_is_what_is_set_and_told() {
+    let Some(scene) = Scene::new() else { return };
+    let (from, to) = (format!("{}:1.0", scene.source()), scene.destination());
+    let report = scene.mirror(&from, &format!("{to}:other"), &[]).ok().json();
+    assert_eq!(report["tags"][0]["tag"], "other", "{report:#}");
+    let again = symseal(["mirror", &from, &format!("{to}:other")]).ok();
+    assert!(again.stdout.contains("unchanged  other sha256:"), "{again:?}");
+
+    let digest = report["tags"][0]["digest"].as_str().unwrap();
+    let other = format!("sha256:{}", "0".repeat(64));
+    scene.mirror(&from, &format!("{to}@{other}"), &[]).refused(2, &["asks for another digest", digest]);
+    // With the digest that it has it is brought, and has no tag.
+    let fresh = format!("{}/by-digest/app", scene.to.address);
+    let report = scene.mirror(&from, &format!("{fresh}@{digest}"), &[]).ok().json();
+    assert_eq!((&report["mirrored"], &report["tags"][0]["tag"]), (&1.into(), &Value::Null), "{report:#}");
+    symseal(["bundle", "inspect", &format!("{fresh}@{digest}"), "--store", &scene.at("store")]).ok();
+    symseal(["bundle", "inspect", &format!("{fresh}:1.0"), "--store", &scene.at("store")]).refused(1, &["1.0"]);
+}
+
+#[test]
 fn within_one_registry_blobs_are_mounted() {
     let Some(scene) = Scene::new() else { return };
     let to = format!("{}/copy/app", scene.from.address);
@@ -328,6 +348,29 @@ fn to_a_layout_and_back_and_by_oras_digests_are_the_same() {
         names
     };
     assert_eq!(blobs(&layout), blobs(&theirs), "the same blobs, seals included");
+
+    // oras lists the children of an index beside it: nobody refuses them.
+    std::fs::remove_dir_all(&theirs).unwrap();
+    let copied = Command::new(&oras)
+        .args(["cp", "-r", "--from-plain-http", &format!("{from}:1.0"), "--to-oci-layout", &format!("{theirs}:1.0")])
+        .stdout(Stdio::null())
+        .status();
+    assert!(copied.unwrap().success());
+    let index: Value = serde_json::from_slice(&std::fs::read(Path::new(&theirs).join("index.json")).unwrap()).unwrap();
+    assert!(index["manifests"].as_array().unwrap().len() > 1, "{index:#}");
+    let carried = format!("{}/carried/app", scene.to.address);
+    let brought = scene.mirror(&theirs, &carried, &["--trust", &scene.at("trust")]).ok().json();
+    assert_eq!((&brought["mirrored"], &brought["refused"]), (&1.into(), &0.into()), "{brought:#}");
+    symseal([
+        "bundle",
+        "verify",
+        &format!("{carried}:1.0"),
+        "--trust",
+        &scene.at("trust"),
+        "--store",
+        &scene.at("store"),
+    ])
+    .ok();
 }
 
 #[test]

@@ -39,7 +39,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// What pages of other origins may ask of debuginfod, and the headers that they may send: no token, which whoever makes pages has no business with.
 const READING: &str = "GET, HEAD, OPTIONS";
-const READERS_HEADERS: &str = "range, if-range, if-none-match, if-modified-since, x-debuginfod-maxsize, x-request-id";
+const READERS_HEADERS: &str = "range, if-range, if-match, if-none-match, if-modified-since, if-unmodified-since, x-debuginfod-maxsize, x-request-id";
 
 /// What an answer is about, for the audit log, where no header of it says that.
 #[derive(Debug, Clone)]

@@ -36,6 +36,10 @@ pub fn check(config: &Config, origins: &Origins, seals: Option<&SealRules>) -> R
 /// What a start would warn of, where blobs that nothing names are collected by this schedule.
 pub fn warnings(config: &Config, schedule: Option<Schedule>) -> Vec<String> {
     let mut warnings = idle_rules(&config.retention);
+    if let (Some(burst), None) = (config.limits.burst, config.limits.requests_per_second) {
+        let meant = "set that too for a limit, or leave both out for none";
+        warnings.push(format!("limits.burst = {burst} means nothing without limits.requests_per_second: {meant}"));
+    }
     let Some(schedule) = schedule else { return warnings };
     let is_collected = config.blobs.is_none() || config.database.is_some();
     if !is_collected {
@@ -107,6 +111,16 @@ mod tests {
                 "[[retention]] 4 (prefix team, no channel) never applies, as [[retention]] 1 (prefix team, no channel) does first: put the narrower rule first",
             ]
         );
+    }
+
+    #[test]
+    fn a_burst_without_a_rate_is_told() {
+        let mut config = Config::new("data", ([127, 0, 0, 1], 0).into());
+        config.limits.burst = Some(0);
+        let told = warnings(&config, None);
+        assert!(told.len() == 1 && told[0].starts_with("limits.burst = 0 means nothing without"), "{told:?}");
+        config.limits.requests_per_second = Some(1.0);
+        assert!(warnings(&config, None).is_empty());
     }
 
     #[test]

@@ -92,6 +92,7 @@ mod traces;
 mod trees;
 mod unbundled;
 mod upstream;
+mod visible;
 mod wanted;
 mod withheld;
 
@@ -119,3 +120,4 @@ pub use seals::{NoRepository, SealRules};
 pub use serve::Server;
 pub use store::{DatabaseUrl, ParseDatabaseUrlError};
 pub use takedown::Tombstones;
+pub use visible::visible;

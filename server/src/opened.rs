@@ -81,6 +81,25 @@ pub(crate) fn lock_data(data: &Path) -> Result<File, ServerError> {
     Err(ServerError::Locked { path })
 }
 
+/// Tells whoever gave a data directory another database what does not come along.
+async fn warn_of_left_behind(data: &Path, store: &dyn Store) {
+    match store::left_behind(data, store).await {
+        Ok(None) => {}
+        Ok(Some(left)) => {
+            let store::LeftBehind { tokens, audit_lines, alerts } = left;
+            tracing::warn!(
+                tokens,
+                audit_lines,
+                alerts,
+                "the SQLite database in the data directory has what the new database has not: its tokens hold no more; make others with symseal token, and keep the file for its audit log"
+            );
+        }
+        Err(error) => {
+            tracing::warn!(%error, "the SQLite database in the data directory is not used, and could not be looked at")
+        }
+    }
+}
+
 /// All that requests are answered from.
 pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
     let data = config.data.as_path();
@@ -88,6 +107,9 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
     let place = config.database.as_ref().map_or_else(|| data.display().to_string(), ToString::to_string);
     let database_failed = |detail: String| ServerError::Database { place: place.clone(), detail };
     let store = store::open(data, config.database.as_ref()).await?;
+    if config.database.is_some() {
+        warn_of_left_behind(data, store.as_ref()).await;
+    }
     let objects = config.blobs.as_ref().map(objects_of).transpose()?;
     // Before the facts are read, so that nothing that comes meanwhile is missed.
     let last = store.last_change().await.map_err(|error| database_failed(error.to_string()))?;

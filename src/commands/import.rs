@@ -84,7 +84,7 @@ pub struct Args {
     /// Files that are worked on at once; default: two for each processor.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     jobs: Option<u8>,
-    /// Where it is noted which files were read, so that those that did not change are not read again; default: in the user's data directory.
+    /// Where it is noted which files were read, so that those that did not change are not read again; default: in --data, else in the user's data directory.
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
     /// Print one JSON object for each file, and a last one with counts.
@@ -184,11 +184,14 @@ fn journal(args: &Args, data: Option<&Path>, store: &Path) -> Result<Journal> {
         (None, Some(data)) => data.canonicalize().unwrap_or_else(|_| data.to_owned()).display().to_string(),
         (None, None) => String::new(),
     };
-    let path = match &args.journal {
-        Some(path) => path.clone(),
-        None => Journal::default_path(&places::data_dir()?, store, &server, &args.repository),
-    };
-    Journal::open(&path)
+    if let Some(path) = &args.journal {
+        return Journal::open(path);
+    }
+    // Who may write to the data directory may not have one of his own: a service's user has no home.
+    let folder = data.map_or_else(places::data_dir, |data| Ok(data.to_owned()));
+    folder
+        .and_then(|folder| Journal::open(&Journal::default_path(&folder, store, &server, &args.repository)))
+        .context("no journal can be kept there: name another place (--journal FILE)")
 }
 
 /// `None` where somebody wanted it to end.

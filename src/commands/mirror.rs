@@ -110,6 +110,13 @@ async fn mirror(
     if wanted.len() > 1 && destination.names_a_tag() {
         bail!("DST {}: one tag for {} at SRC: name the repository", args.destination, wanted.len());
     }
+    if let Some(asked) = destination.names_a_digest() {
+        let other = wanted.iter().filter_map(|listed| listed.found.as_ref().ok()).find(|found| found.digest != asked);
+        if let Some(other) = other {
+            let (place, brought) = (&args.destination, other.digest);
+            bail!("DST {place}: it asks for another digest than {brought}, which SRC names: give it a tag, or none");
+        }
+    }
     // Bundles first: their seals speak for the sources that they name.
     let mut later = Vec::new();
     for Listed { tag, found } in wanted {
@@ -142,7 +149,13 @@ async fn attempt(
     let digest = descriptor.digest;
     let failed = |outcome| Mirrored { tag: tag.clone(), digest: Some(digest), outcome, sent: PushReport::default() };
     let error = match one(args, (source, destination), (tag.as_deref(), descriptor), sealed).await {
-        Ok((outcome, sent)) => return Ok(Mirrored { sent, ..failed(outcome) }),
+        Ok((outcome, sent)) => {
+            let tag = match outcome {
+                Outcome::Mirrored | Outcome::Unchanged => destination.tag_for(tag.as_deref()).map(str::to_owned),
+                Outcome::Refused(_) | Outcome::Failed(_) => tag.clone(),
+            };
+            return Ok(Mirrored { sent, tag, ..failed(outcome) });
+        }
         Err(error) => error,
     };
     if error.downcast_ref().is_some_and(is_silence) {
@@ -183,7 +196,7 @@ async fn one(
     {
         return Ok((Outcome::Failed(format!("it is at DST, and {why} there: mirror it again")), sent));
     }
-    tell_done(args, tag, &digest);
+    tell_done(args, destination.tag_for(tag), &digest);
     Ok((Outcome::Mirrored, sent))
 }
 

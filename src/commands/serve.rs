@@ -15,6 +15,7 @@ use symseal_server::{AccessConfig, Config, LOG_FOLDER, LogConfig, Server};
 
 use crate::exit::Answer;
 use crate::keyring;
+use crate::log_lines::visible_fields;
 use crate::output::outln;
 
 pub(crate) use self::settings::{Chosen, Settings, load_config};
@@ -105,7 +106,7 @@ pub(crate) fn start_logging(format: &str) {
     if format == "json" {
         log.json().flatten_event(true).init();
     } else {
-        log.init();
+        log.fmt_fields(visible_fields()).init();
     }
 }
 

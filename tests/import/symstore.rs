@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use crate::program::{RunningServer, command, run};
+use crate::program::{Ran, RunningServer, command, run};
 use crate::scene::{code_id, codeview, get, import, made, put, windows_program};
 
 const TEXT: &str =
@@ -213,7 +213,19 @@ fn a_store_comes_into_the_data_directory_of_a_server_that_is_stopped() {
         assert_eq!(token["name"], "symseal import");
         assert!(token["revoked"].is_string() && token["expires"].is_string(), "{token}");
     }
+    // A service's user has no directory of his own: the journal lies in that which is imported into, and holds.
+    let homeless = |more: &[&str]| {
+        let mut command = command("symseal");
+        command.args(["import", other.to_str().unwrap(), "--json"]).args(more).env("XDG_DATA_HOME", "/dev/null");
+        Ran::from(command.stdin(Stdio::null()).output().unwrap())
+    };
+    let into = ["--data", data.to_str().unwrap()];
+    let ran = homeless(&into).ok();
+    let summary: serde_json::Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(summary["summary"]["already_there"], 2, "{summary}");
+    assert_eq!(std::fs::read_dir(data.join("import")).unwrap().count(), 1);
     let _running = RunningServer::start(&data);
+    homeless(&["--to", &format!("http://{}", _running.address)]).refused(2, &["/dev/null", "--journal"]);
     // While a server uses the directory nobody else does.
     let arguments = ["import", store.to_str().unwrap(), "--data", data.to_str().unwrap()];
     crate::program::run("symseal", arguments).refused(2, &["data"]);

@@ -17,6 +17,7 @@ mod commands;
 mod doctor;
 mod gate;
 mod looked_after;
+mod moved;
 mod object_store;
 mod objects;
 #[cfg(target_os = "linux")]

@@ -149,6 +149,13 @@ pub struct OriginsSection {
     pub cache_mib: Option<u64>,
 }
 
+/// Whether paths can be put behind a URL.
+fn is_base(url: &str) -> bool {
+    let Ok(parsed) = reqwest::Url::parse(url) else { return false };
+    let has_host = parsed.host_str().is_some_and(|host| !host.is_empty());
+    matches!(parsed.scheme(), "http" | "https") && has_host && parsed.query().is_none() && parsed.fragment().is_none()
+}
+
 impl ConfigFile {
     /// Reads a file, if there is one, and what the environment says on top of it.
     ///
@@ -249,10 +256,10 @@ impl ConfigFile {
             }
         }
         let public_url = self.public_url.as_ref().map(|url| url.trim_end_matches('/').to_owned());
-        if public_url.as_ref().is_some_and(|url| !(url.starts_with("https://") || url.starts_with("http://"))) {
+        if public_url.as_ref().is_some_and(|url| !is_base(url)) {
             return Err(ConfigError::Setting {
                 setting: "public_url",
-                problem: "expected a URL such as https://symbols.example.org".into(),
+                problem: "expected a URL such as https://symbols.example.org, without ?query and #fragment".into(),
             });
         }
         let (tls, limits, database) = (self.tls.clone(), self.limits, self.database()?);

@@ -1,8 +1,11 @@
 //! What people look for: modules by their ids or names.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use symseal_bundle::DebugInfo;
+use symseal_module::DebugId;
 
 use super::{DebugFiles, FileKind, Key, Scope};
 use crate::blobs::BlobDigest;
@@ -91,6 +94,41 @@ impl DebugFiles {
         }
         let is_cut = found.len() > limit;
         (found.into_values().take(limit).collect(), is_cut)
+    }
+
+    /// Loose files in a scope that have a build-id and whose name is wanted. None where there are too many, or time is up. Reads every id. Blocks.
+    pub(crate) fn loose_named(
+        &self,
+        scope: &Scope,
+        wanted: &dyn Fn(&str) -> bool,
+        limit: usize,
+        deadline: Instant,
+    ) -> Option<Vec<(DebugId, FileKind, String)>> {
+        let (shown, is_late) = (self.shown.load(), Cell::new(false));
+        let mut files = Vec::new();
+        for layer in &shown.layers {
+            let rows = layer.shown_modules(scope, &shown.taken_down, |_, name| {
+                is_late.set(is_late.get() || Instant::now() > deadline);
+                !is_late.get() && wanted(name)
+            });
+            for (key, candidates) in rows {
+                let Key::Id(id @ DebugId::BuildId(_)) = key else { continue };
+                let are_files = |kind| matches!(kind, FileKind::Executable | FileKind::Debuginfo);
+                for candidate in candidates.into_iter().filter(|candidate| are_files(candidate.kind)) {
+                    if self.is_loose(&candidate.bundle) {
+                        files.push((id.clone(), candidate.kind, candidate.name));
+                    }
+                }
+                if files.len() > limit {
+                    return None;
+                }
+            }
+        }
+        (!is_late.get()).then_some(files)
+    }
+
+    fn is_loose(&self, digest: &BlobDigest) -> bool {
+        self.known().bundles.get(digest).is_some_and(|bundle| bundle.entry.is_loose)
     }
 
     /// Whether a file is shown for a key to anybody.

@@ -27,12 +27,13 @@ pub(crate) async fn get(State(app): State<Arc<App>>, Extension(caller): Extensio
     write("cache_bytes", "gauge", bytes);
     write("cache_capacity_bytes", "gauge", app.cache.capacity());
     if let Some(trees) = app.trees.get() {
-        let TreeCounts { files, keys, bombs, passed_over, broken_off } = trees.counts();
+        let TreeCounts { files, keys, bombs, passed_over, broken_off, too_deep } = trees.counts();
         write("tree_files", "gauge", files.into());
         write("tree_keys", "gauge", keys.into());
         write("tree_bombs_total", "counter", bombs);
         write("tree_members_passed_over_total", "counter", passed_over);
         write("tree_archives_broken_off_total", "counter", broken_off);
+        write("tree_folders_too_deep", "gauge", too_deep);
     }
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use reqwest::StatusCode;
-use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE};
 
 use super::home::{Incoming, Trouble};
 use super::http_upstream::{HttpUpstream, told};
@@ -32,8 +32,18 @@ impl HttpUpstream {
             StatusCode::NOT_FOUND | StatusCode::GONE => return Err(Trouble::Absent("it has no such file".to_owned())),
             status => return Err(Trouble::Down(format!("it answered {status}"))),
         };
+        // What stands before a server, a portal or a login, has pages of its own to say so, and says nothing of the file.
+        let is_elsewhere = response.url().as_str() != self.url(path, None).as_str();
+        let is_page = header(CONTENT_TYPE).starts_with("text/html");
         let expected = if skip > 0 { size } else { size.saturating_sub(offset) };
-        if let Some(found) = response.content_length().filter(|length| *length != expected) {
+        let other = response.content_length().filter(|length| *length != expected);
+        if is_elsewhere && (is_page || other.is_some()) {
+            return Err(Trouble::Down(format!(
+                "it leads to {}, which has no such file",
+                response.url().origin().ascii_serialization()
+            )));
+        }
+        if let Some(found) = other {
             return Err(Trouble::Wrong(format!("{found} bytes, where {expected} were to come")));
         }
         let signature = imasignature::of(response.headers());

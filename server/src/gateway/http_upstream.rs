@@ -263,6 +263,10 @@ impl HttpUpstream {
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let is_json = kind.split(';').next().is_some_and(|kind| kind.trim() == "application/json");
+        if status == StatusCode::OK && !is_json && response.url().origin() != self.base.origin() {
+            // A login has a page for every path, and is no server that tells of no bundles.
+            return Err(Trouble::Down(format!("it leads to {}", response.url().origin().ascii_serialization())));
+        }
         let body = tokio::time::timeout(self.patience.head, gather(response, ANSWER_LIMIT)).await;
         let body = body.map_err(|_| Trouble::Down("its answer did not come in time".to_owned()))??;
         match understood(status, is_json, &body)? {
@@ -299,7 +303,9 @@ impl HttpUpstream {
                 return Ok(response);
             }
             Err(Unanswered::Failed(error)) if error.is_redirect() || error.is_builder() => {
-                return Err(Trouble::Wrong(told(&error.without_url())));
+                // It answers, and yet not itself: a portal or a login stands before it. What it has cannot be told.
+                self.breaker.lives();
+                return Err(Trouble::Down(told(&error.without_url())));
             }
             Err(Unanswered::Failed(error)) => (!error.is_connect(), told(&error.without_url())),
             Err(Unanswered::Late(why)) => (true, why),
@@ -312,7 +318,7 @@ impl HttpUpstream {
     }
 
     /// The URL of a path below the base. Whatever the path is, it leads to no other server.
-    fn url(&self, path: &str, query: Option<&str>) -> Url {
+    pub(super) fn url(&self, path: &str, query: Option<&str>) -> Url {
         let mut url = self.base.clone();
         url.set_path(&format!("{}{path}", self.base.path()));
         url.set_query(query);

@@ -78,14 +78,19 @@ pub(crate) struct FileAnswer {
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// Answers GET or HEAD with a file: 200, 206, 304 or 416.
+/// Answers GET or HEAD with a file: 200, 206, 304, 412 or 416.
 pub(crate) fn file_response(pool: &Pool, method: &Method, request: &HeaderMap, answer: FileAnswer) -> Response {
     let window = answer.window.unwrap_or(ByteRange { start: 0, length: answer.source.size() });
     let modified = answer.source.modified();
     let validators = Validators { etag: &answer.etag, modified };
     let mut response = Response::new(Body::empty());
+    let fails = validators.fails(request);
     let headers = response.headers_mut();
-    headers.extend(answer.headers);
+    match fails {
+        // What a file's headers say, how long it may be kept above all, does not hold for a refusal.
+        true => headers.extend([(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))]),
+        false => headers.extend(answer.headers),
+    }
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     if let Ok(etag) = HeaderValue::from_str(&answer.etag) {
         headers.insert(header::ETAG, etag);
@@ -94,6 +99,11 @@ pub(crate) fn file_response(pool: &Pool, method: &Method, request: &HeaderMap, a
         && let Ok(modified) = HeaderValue::from_str(&httpdate::fmt_http_date(modified))
     {
         headers.insert(header::LAST_MODIFIED, modified);
+    }
+    if fails {
+        *response.status_mut() = StatusCode::PRECONDITION_FAILED;
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(0));
+        return response;
     }
     if validators.not_modified(request) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;

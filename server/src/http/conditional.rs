@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, header};
 
 /// What is held against the request's conditions.
 pub(crate) struct Validators<'a> {
@@ -13,10 +13,22 @@ pub(crate) struct Validators<'a> {
 }
 
 impl Validators<'_> {
+    /// Whether the client wants other bytes than these, or none that were written later: 412. Judged before all else (section 13.2.2).
+    pub(crate) fn fails(&self, headers: &HeaderMap) -> bool {
+        if headers.contains_key(header::IF_MATCH) {
+            return !tags(headers, &header::IF_MATCH).any(|tag| tag == "*" || tag == self.etag);
+        }
+        let since = headers.get(header::IF_UNMODIFIED_SINCE).and_then(|value| value.to_str().ok());
+        match (since.and_then(|since| httpdate::parse_http_date(since).ok()), self.modified) {
+            (Some(since), Some(modified)) => whole_seconds(modified) > whole_seconds(since),
+            _ => false,
+        }
+    }
+
     /// Whether the client has these bytes already: 304.
     pub(crate) fn not_modified(&self, headers: &HeaderMap) -> bool {
-        if let Some(list) = headers.get(header::IF_NONE_MATCH) {
-            return list.to_str().is_ok_and(|list| list.split(',').any(|tag| self.matches_weakly(tag)));
+        if headers.contains_key(header::IF_NONE_MATCH) {
+            return tags(headers, &header::IF_NONE_MATCH).any(|tag| self.matches_weakly(tag));
         }
         let since = headers.get(header::IF_MODIFIED_SINCE).and_then(|value| value.to_str().ok());
         match (since.and_then(|since| httpdate::parse_http_date(since).ok()), self.modified) {
@@ -33,11 +45,10 @@ impl Validators<'_> {
     }
 
     fn matches_weakly(&self, tag: &str) -> bool {
-        tag.trim() == "*" || self.matches(tag)
+        tag == "*" || self.matches(tag)
     }
 
     fn matches(&self, tag: &str) -> bool {
-        let tag = tag.trim();
         tag.strip_prefix("W/").unwrap_or(tag) == self.etag
     }
 }
@@ -45,8 +56,14 @@ impl Validators<'_> {
 /// Whether a condition of a request names the entity tag: the client has these bytes, or a part of them.
 pub(crate) fn names_tag(headers: &HeaderMap, etag: &str) -> bool {
     let named = Validators { etag, modified: None };
-    let in_list = |list: &HeaderValue| list.to_str().is_ok_and(|list| list.split(',').any(|tag| named.matches(tag)));
-    [header::IF_NONE_MATCH, header::IF_RANGE].iter().any(|name| headers.get(name).is_some_and(in_list))
+    let names = [header::IF_MATCH, header::IF_NONE_MATCH, header::IF_RANGE];
+    names.iter().any(|name| tags(headers, name).any(|tag| named.matches(tag)))
+}
+
+/// The entity tags in a header's lists, of which there may be several.
+fn tags<'h>(headers: &'h HeaderMap, name: &header::HeaderName) -> impl Iterator<Item = &'h str> {
+    let lists = headers.get_all(name).into_iter().filter_map(|list| list.to_str().ok());
+    lists.flat_map(|list| list.split(',').map(str::trim))
 }
 
 fn whole_seconds(time: SystemTime) -> u64 {
@@ -66,6 +83,7 @@ mod tests {
     fn a_tag_is_named_by_a_list_and_by_a_range_and_not_by_a_star() {
         let names = |name, value| names_tag(&headers(name, value), "\"abc\"");
         assert!(names(header::IF_NONE_MATCH, "\"x\", \"abc\"") && names(header::IF_RANGE, "\"abc\""));
+        assert!(names(header::IF_MATCH, "\"abc\"") && !names(header::IF_MATCH, "*"));
         assert!(!names(header::IF_NONE_MATCH, "*") && !names(header::IF_RANGE, "\"abc-gzip\""));
     }
 
@@ -94,6 +112,38 @@ mod tests {
         assert!(!since("Sun, 06 Nov 1994 08:49:36 GMT"));
         assert!(!since("Sun, 06 Nov 1994 08:49:38 GMT"));
         assert!(!since("yesterday"));
+    }
+
+    #[test]
+    fn who_wants_other_bytes_or_older_ones_gets_none() {
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_millis(784_111_777_900);
+        let validators = Validators { etag: "\"abc\"", modified: Some(modified) };
+        let fails = |name, value| validators.fails(&headers(name, value));
+        // Compared strongly: a weak tag is never the same.
+        for (value, expected) in [
+            ("\"abc\"", false),
+            ("\"x\", \"abc\"", false),
+            ("*", false),
+            ("\"x\"", true),
+            ("W/\"abc\"", true),
+            ("", true),
+        ] {
+            assert_eq!(fails(header::IF_MATCH, value), expected, "{value}");
+        }
+        for (value, expected) in [
+            ("Sun, 06 Nov 1994 08:49:36 GMT", true),
+            ("Sun, 06 Nov 1994 08:49:37 GMT", false),
+            ("Sun, 06 Nov 1994 08:49:38 GMT", false),
+            ("yesterday", false),
+        ] {
+            assert_eq!(fails(header::IF_UNMODIFIED_SINCE, value), expected, "{value}");
+        }
+        // With a tag the date says nothing.
+        let mut both = headers(header::IF_UNMODIFIED_SINCE, "Sun, 06 Nov 1994 08:49:36 GMT");
+        both.append(header::IF_MATCH, header::HeaderValue::from_static("\"x\""));
+        both.append(header::IF_MATCH, header::HeaderValue::from_static("\"abc\""));
+        assert!(!validators.fails(&both));
+        assert!(!validators.fails(&HeaderMap::new()));
     }
 
     #[test]

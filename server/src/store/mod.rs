@@ -5,6 +5,7 @@
 
 mod address;
 mod error;
+mod left_behind;
 mod look;
 mod postgres;
 mod postgres_access;
@@ -35,6 +36,7 @@ use crate::tokens::TokenInfo;
 
 pub use address::{DatabaseUrl, ParseDatabaseUrlError};
 pub(crate) use error::StoreError;
+pub(crate) use left_behind::{LeftBehind, left_behind};
 pub(crate) use look::{Looked, NotLooked, look_at};
 use postgres::PostgresStore;
 pub(crate) use postgres_changes::ChangeSignal;

@@ -8,10 +8,12 @@ mod open;
 mod read;
 mod root;
 mod scan;
+mod told;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -59,6 +61,10 @@ pub(crate) struct Trees {
     interval: Duration,
     unread: read::Unread,
     withheld: Arc<Withheld>,
+    /// What the log was told of.
+    told: told::Told,
+    /// Folders that lay too deep at the last look.
+    too_deep: AtomicU64,
 }
 
 /// A file of a tree: by itself, or a member of an archive.
@@ -105,12 +111,21 @@ struct Stamp {
     modified: u128,
     /// Bytes.
     size: u64,
+    /// Nanoseconds from 1970 to the last change of the file or of what is noted of it, which nobody can set back. A link more changes it too: the
+    /// file is read again, and is the same. Its number says no more, and changes with each mount of some file systems.
+    changed: u128,
 }
 
 impl Stamp {
+    fn new(modified: SystemTime, size: u64, (seconds, nanoseconds): (i64, i64)) -> Self {
+        let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let changed = i128::from(seconds).saturating_mul(1_000_000_000).saturating_add(nanoseconds.into());
+        Self { modified, size, changed: u128::try_from(changed).unwrap_or_default() }
+    }
+
     fn of(metadata: &std::fs::Metadata) -> io::Result<Self> {
-        let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Ok(Self { modified: modified.as_nanos(), size: metadata.len() })
+        use std::os::unix::fs::MetadataExt as _;
+        Ok(Self::new(metadata.modified()?, metadata.len(), (metadata.ctime(), metadata.ctime_nsec())))
     }
 
     /// Whether it was written so short a time ago that it may be written to still. A time to come says nothing.
@@ -120,14 +135,16 @@ impl Stamp {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let (modified, size) = text.split_once('-')?;
-        Some(Self { modified: modified.parse().ok()?, size: size.parse().ok()? })
+        let (modified, rest) = text.split_once('-')?;
+        // An index of before has no third number: what it tells of answers until it has been read again.
+        let (size, changed) = rest.split_once('-').unwrap_or((rest, "0"));
+        Some(Self { modified: modified.parse().ok()?, size: size.parse().ok()?, changed: changed.parse().ok()? })
     }
 }
 
 impl std::fmt::Display for Stamp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}", self.modified, self.size)
+        write!(f, "{}-{}-{}", self.modified, self.size, self.changed)
     }
 }
 
@@ -144,6 +161,8 @@ pub(crate) struct TreeCounts {
     pub(crate) passed_over: u64,
     /// Archives that were not read to their end since the start.
     pub(crate) broken_off: u64,
+    /// Folders that lay too deep at the last look.
+    pub(crate) too_deep: u64,
 }
 
 impl Trees {
@@ -175,8 +194,9 @@ impl Trees {
                 None
             }
         };
-        let (ids, unread) = (ArcSwapOption::new(ids), read::Unread::default());
-        Ok(Self { paths: paths.to_vec(), roots, ids, index_file, cache, taken_down, interval, unread, withheld })
+        let (ids, unread, told) = (ArcSwapOption::new(ids), read::Unread::default(), told::Told::default());
+        let (paths, too_deep) = (paths.to_vec(), AtomicU64::default());
+        Ok(Self { paths, roots, ids, index_file, cache, taken_down, interval, unread, told, too_deep, withheld })
     }
 
     /// The files that answer for a key and are not taken down, the best first.
@@ -246,7 +266,8 @@ impl Trees {
     pub(crate) fn counts(&self) -> TreeCounts {
         let (ids, [bombs, passed_over, broken_off]) = (self.ids.load(), self.unread.counts());
         let (files, keys) = ids.as_ref().map_or((0, 0), |ids| (ids.bundle_count(), ids.key_count()));
-        TreeCounts { files, keys, bombs, passed_over, broken_off }
+        let too_deep = self.too_deep.load(Ordering::Relaxed);
+        TreeCounts { files, keys, bombs, passed_over, broken_off, too_deep }
     }
 }
 

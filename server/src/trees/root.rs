@@ -3,13 +3,17 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, DirEntry, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 
+use symseal_artifact::escaped;
+
 use super::Stamp;
+use super::told::Told;
 use crate::withheld::Withheld;
 
 /// How deep folders are looked into.
@@ -95,7 +99,7 @@ impl Root {
     }
 
     /// What lies below it. Links are not followed; what has no UTF-8 name is left out.
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self, told: &Told) -> Look {
         let mut look = Look::default();
         if self.withheld.has_path(Path::new(&self.place)) {
             tracing::warn!(folder = %self.place, "not looked into: it lies in the server's own data directory");
@@ -107,12 +111,12 @@ impl Root {
             if !folder.is_empty() && self.is_withheld(&folder) {
                 continue;
             }
-            match self.entries(&folder, &mut look) {
+            match self.entries(&folder, &mut look, told) {
                 Ok(folders) => open.extend(folders),
                 // Others may add and remove files meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !folder.is_empty() => {}
                 Err(error) => {
-                    tracing::warn!(folder = %self.name_of(&folder), %error, "not read: what is known of it is kept");
+                    self.tell_unread(told, &folder, &error);
                     look.unread.push(folder);
                 }
             }
@@ -126,8 +130,15 @@ impl Root {
         self.dir.metadata(folder).is_ok_and(|metadata| self.withheld.is((metadata.dev(), metadata.ino())))
     }
 
+    fn tell_unread(&self, told: &Told, path: &str, error: &io::Error) {
+        let path = self.name_of(path);
+        if told.is_news(&path, error.to_string()) {
+            tracing::warn!(path, %error, "not read: what is known of it is kept");
+        }
+    }
+
     /// The folders in a folder; its files go to what is found.
-    fn entries(&self, folder: &str, look: &mut Look) -> io::Result<Vec<String>> {
+    fn entries(&self, folder: &str, look: &mut Look, told: &Told) -> io::Result<Vec<String>> {
         let mut folders = Vec::new();
         let entries = if folder.is_empty() { self.dir.entries() } else { self.dir.open_dir(folder)?.entries() };
         for entry in entries? {
@@ -135,19 +146,28 @@ impl Root {
             let name = match entry.file_name().into_string() {
                 Ok(name) => name,
                 Err(name) => {
-                    let path = Path::new(&folder).join(name);
-                    tracing::warn!(path = %self.name_of(&path.to_string_lossy()), "passed over: its name is not UTF-8");
+                    let path = self.name_of(&escaped(Path::new(&folder).join(name).as_os_str().as_bytes()));
+                    if told.is_news(&path, "name") {
+                        tracing::warn!(path, "passed over: its name is not UTF-8");
+                    }
                     continue;
                 }
             };
             let path = if folder.is_empty() { name } else { format!("{folder}/{name}") };
-            match file_or_folder(&entry, &path) {
+            match file_or_folder(&entry) {
                 Ok(Some(Entry::File(stamp))) => look.files.push((path, stamp)),
-                Ok(Some(Entry::Folder)) => folders.push(path),
+                Ok(Some(Entry::Folder)) if path.split('/').count() <= DEEPEST => folders.push(path),
+                Ok(Some(Entry::Folder)) => {
+                    look.too_deep = look.too_deep.saturating_add(1);
+                    let path = self.name_of(&path);
+                    if told.is_news(&path, "depth") {
+                        tracing::warn!(path, "passed over: folders are looked into {DEEPEST} deep");
+                    }
+                }
                 Ok(None) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    tracing::warn!(file = %self.name_of(&path), %error, "not read: what is known of it is kept");
+                    self.tell_unread(told, &path, &error);
                     look.unread.push(path);
                 }
             }
@@ -163,12 +183,14 @@ pub(super) struct Look {
     pub(super) files: Vec<(String, Stamp)>,
     /// What could not be looked at, files and folders; of these nothing is known. The root itself is the empty name.
     unread: Vec<String>,
+    /// Folders that lie too deep.
+    pub(super) too_deep: u64,
 }
 
 impl Look {
     /// Of a root that cannot be looked at.
     pub(super) fn in_vain() -> Self {
-        Self { files: Vec::new(), unread: vec![String::new()] }
+        Self { unread: vec![String::new()], ..Self::default() }
     }
 
     /// Whether a file may be there although it was not found.
@@ -185,17 +207,17 @@ enum Entry {
     Folder,
 }
 
-fn file_or_folder(entry: &DirEntry, path: &str) -> io::Result<Option<Entry>> {
+fn file_or_folder(entry: &DirEntry) -> io::Result<Option<Entry>> {
     let kind = entry.file_type()?;
-    if kind.is_dir() && path.split('/').count() <= DEEPEST {
+    if kind.is_dir() {
         return Ok(Some(Entry::Folder));
     }
     if !kind.is_file() {
         return Ok(None);
     }
     let metadata = entry.metadata()?;
-    let modified = metadata.modified()?.into_std().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Ok(Some(Entry::File(Stamp { modified: modified.as_nanos(), size: metadata.len() })))
+    let changed = (metadata.ctime(), metadata.ctime_nsec());
+    Ok(Some(Entry::File(Stamp::new(metadata.modified()?.into_std(), metadata.len(), changed))))
 }
 
 #[cfg(test)]
@@ -204,13 +226,13 @@ mod tests {
 
     #[test]
     fn what_lies_in_a_folder_that_was_not_read_may_be_there() {
-        let look = Look { files: Vec::new(), unread: vec!["a/b".into(), "c".into()] };
+        let look = Look { unread: vec!["a/b".into(), "c".into()], ..Look::default() };
         for (path, expected) in
             [("a/b/x", true), ("a/b", true), ("a/bc", false), ("a/x", false), ("c/d/e", true), ("x/c/d", false)]
         {
             assert_eq!(look.may_have(path), expected, "{path}");
         }
-        assert!(Look { files: Vec::new(), unread: vec![String::new()] }.may_have("x"));
+        assert!(Look::in_vain().may_have("x"));
         assert!(!Look::default().may_have("x"));
     }
 }

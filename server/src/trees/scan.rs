@@ -38,6 +38,7 @@ impl Trees {
     /// Reads what is new or has changed since the last scan, and serves it; whether something that answered is being written just now, so that it is
     /// to be looked at again soon. Blocks for as long as reading takes.
     pub(super) fn scan(&self) -> io::Result<bool> {
+        self.told.begin();
         let roots = self.open_again();
         let scanned = self.scan_roots(&roots);
         self.roots.store(Arc::new(roots.into_iter().map(|(root, _)| root).collect()));
@@ -71,10 +72,11 @@ impl Trees {
         let known: HashMap<String, String> =
             before.iter().flat_map(|ids| entries(ids)).map(|entry| (entry.digest, entry.version)).collect();
         let mut kept: HashSet<String> = HashSet::new();
-        let (mut todo, mut unsettled, now) = (Vec::new(), 0_usize, SystemTime::now());
+        let (mut todo, mut unsettled, mut too_deep, now) = (Vec::new(), 0_usize, 0_u64, SystemTime::now());
         let answering = LazyCell::new(|| before.as_deref().map(answering).unwrap_or_default());
         for (root, can_be_read) in roots {
-            let look = if *can_be_read { root.look() } else { Look::in_vain() };
+            let look = if *can_be_read { root.look(&self.told) } else { Look::in_vain() };
+            too_deep = too_deep.saturating_add(look.too_deep);
             // A disk that fails, or a folder that may not be read for a while, is no reason to read everything in it again.
             let may_be_there = |name: &&String| root.inside(name).is_some_and(|path| look.may_have(path));
             kept.extend(known.keys().filter(may_be_there).cloned());
@@ -96,6 +98,7 @@ impl Trees {
                 kept.extend(is_known.then_some(name));
             }
         }
+        self.too_deep.store(too_deep, Ordering::Relaxed);
         if unsettled > 0 {
             tracing::debug!(files = unsettled, "they are being written: they are read once that has ended");
         }
@@ -128,12 +131,20 @@ impl Trees {
                             Ok(Some(read)) => drop(send.send(read)),
                             Ok(None) => {}
                             // Our own disk: every other file would meet the same.
-                            Err(error) if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {
+                            Err(error)
+                                if matches!(
+                                    error.kind(),
+                                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+                                ) =>
+                            {
                                 *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                                 return;
                             }
                             Err(error) => {
-                                tracing::warn!(file = %present.root.name_of(&present.path), %error, "not read: tried again at the next scan");
+                                let file = present.root.name_of(&present.path);
+                                if self.told.is_news(&file, (present.stamp, error.to_string())) {
+                                    tracing::warn!(file, %error, "not read: tried again at each scan");
+                                }
                             }
                         }
                     }

@@ -6,8 +6,8 @@ use std::process::Command;
 use crate::support::programs::{Fixture, has, publish, run};
 use crate::support::{Running, http, options};
 use reqwest::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-    IF_RANGE, LAST_MODIFIED, RANGE,
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
 };
 use reqwest::{Method, StatusCode};
 use symseal_bundle::{Digest, LayoutDir};
@@ -193,6 +193,33 @@ async fn a_cache_that_asks_again_for_an_id_hears_of_another_file_and_what_has_it
     for (path, etag, modified) in &kept {
         assert_eq!(asked_again(path, IF_NONE_MATCH, etag).await.0, StatusCode::NOT_MODIFIED, "{path}");
         assert_eq!(asked_again(path, IF_MODIFIED_SINCE, modified).await.0, StatusCode::NOT_MODIFIED, "{path}");
+    }
+    // Who wants other bytes, or older ones, gets none, whatever part of them is asked for.
+    let digest = format!("/v2/loose/blobs/{}", Digest::of(&rich));
+    let blob = (digest.as_str(), HeaderValue::try_from(format!("\"{}\"", Digest::of(&rich))).unwrap());
+    let asked = kept.iter().map(|(path, etag, _)| (*path, etag.clone())).chain([blob]);
+    let (other, long_ago) =
+        (HeaderValue::from_static("\"other\""), HeaderValue::from_static("Sun, 06 Nov 1994 08:49:37 GMT"));
+    for (path, etag) in asked {
+        for (name, value, expected) in [
+            (IF_MATCH, &etag, StatusCode::PARTIAL_CONTENT),
+            (IF_MATCH, &HeaderValue::from_static("*"), StatusCode::PARTIAL_CONTENT),
+            (IF_MATCH, &other, StatusCode::PRECONDITION_FAILED),
+            (IF_UNMODIFIED_SINCE, &long_ago, StatusCode::PRECONDITION_FAILED),
+        ] {
+            let request = fixture.http.get(fixture.server.url(path)).header(RANGE, "bytes=0-0").header(&name, value);
+            // A form that is compressed has another tag, and is not what such a request means.
+            let answer = request.header("accept-encoding", "zstd").send().await.unwrap();
+            assert_eq!(answer.status(), expected, "{path} {name}: {value:?}");
+            if expected == StatusCode::PRECONDITION_FAILED {
+                assert_eq!(
+                    (&answer.headers()[ETAG], &answer.headers()["cache-control"]),
+                    (&etag, &HeaderValue::from_static("no-store")),
+                    "{path}"
+                );
+                assert!(answer.bytes().await.unwrap().is_empty(), "{path}");
+            }
+        }
     }
     // The file that answers goes, and one that was stored before it answers.
     let gone = fixture.server.url(&format!("/api/v1/symbols/{better}"));

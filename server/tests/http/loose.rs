@@ -57,6 +57,42 @@ async fn a_name_is_what_a_form_says_and_is_found_by_what_a_form_says() {
 }
 
 #[tokio::test]
+async fn a_loose_file_is_found_by_its_name_as_debuginfod_asks_and_a_page_shows_what_is_in_the_name() {
+    if !has("cc") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let [full, ..] = compile(fixture.root.path(), "abcdef01");
+    let (status, _) =
+        put(&fixture, "name=app%E2%80%AEgubed.so&repository=loose/old", std::fs::read(full).unwrap()).await;
+    assert_eq!(status, StatusCode::CREATED);
+    let named = "app%E2%80%AEgubed.so";
+    for (path, found) in [
+        (format!("/metadata?key=file&value={named}"), true),
+        ("/metadata?key=glob&value=app*".to_owned(), true),
+        ("/s/loose/old/metadata?key=glob&value=*.so".to_owned(), true),
+        ("/s/other/metadata?key=glob&value=*".to_owned(), false),
+        ("/metadata?key=file&value=app".to_owned(), false),
+        ("/metadata?key=glob&value=app".to_owned(), false),
+    ] {
+        let answer: Value = fixture.get(&path).await.json().await.unwrap();
+        let kinds = ["debuginfo", "executable"];
+        let wanted: Vec<Value> = kinds
+            .iter()
+            .filter(|_| found)
+            .map(|kind| serde_json::json!({"buildid": "abcdef01", "type": kind, "file": "app\u{202e}gubed.so"}))
+            .collect();
+        assert_eq!(answer, serde_json::json!({"results": wanted, "complete": true}), "{path}");
+    }
+    // What turns round the text beside it is written out, wherever a page shows the name.
+    for path in ["/", "/releases", "/search?q=gubed"] {
+        let page = fixture.http.get(fixture.server.url(path)).header("accept", "text/html").send().await.unwrap();
+        let page = page.text().await.unwrap();
+        assert!(page.contains("app\\u{202e}gubed.so") && !page.contains('\u{202e}'), "{path}: {page}");
+    }
+}
+
+#[tokio::test]
 async fn a_loose_file_answers_for_what_is_in_it_until_it_is_removed() {
     if !has("cc") || !has("objcopy") {
         return;

@@ -1,7 +1,7 @@
 //! Directories and package pools that are served where they lie.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -381,18 +381,18 @@ async fn a_pool_that_has_not_changed_is_not_opened_again_and_a_member_that_is_no
     assert!(get(&http, &server, "/buildid/aaaa0022/debuginfo").await.1 == std::fs::read(&second.debug).unwrap());
     let known = keys(&http, &server).await;
     assert!(known > 0);
-    // Other bytes, and nothing by which that is known: who opened it would find nothing in it.
-    let metadata = std::fs::metadata(&archive).unwrap();
-    std::fs::write(&archive, vec![0; usize::try_from(metadata.len()).unwrap()]).unwrap();
-    let file = std::fs::File::options().write(true).open(&archive).unwrap();
-    file.set_modified(metadata.modified().unwrap()).unwrap();
-    drop(file);
+    // Who read a file would write the index anew.
+    let index = || std::fs::metadata(data.join("trees.index")).unwrap().ino();
+    let written = index();
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(keys(&http, &server).await, known);
+    assert_eq!((keys(&http, &server).await, index()), (known, written));
     server.stop().await;
-    let server = Running::start_with(&data, &origins(&[&tree])).await;
+    let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[&tree]) };
+    let server = Running::start_with(&data, &hour).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(keys(&http, &server).await, known);
+    assert_eq!((keys(&http, &server).await, index()), (known, written));
+    // Other bytes, which no look has seen.
+    std::fs::write(&archive, vec![0; usize::try_from(std::fs::metadata(&archive).unwrap().len()).unwrap()]).unwrap();
     // The other member was never taken out.
     let answer = http.get(server.url("/buildid/aaaa0021/debuginfo")).send().await;
     assert!(!answer.is_ok_and(|answer| answer.status().is_success()));
@@ -471,6 +471,62 @@ async fn what_was_touched_is_served_still_and_only_what_is_gone_is_not_found() {
     }
     std::fs::remove_file(&file).unwrap();
     assert_eq!(get(&http, &server, &of_plain).await.0, StatusCode::NOT_FOUND);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_written_over_and_whose_time_was_set_back_is_read_again_and_a_link_more_costs_nothing() {
+    if !has_tools() {
+        return;
+    }
+    let (folder, work, tree) = folders();
+    let [first, second] = ["aaaa0041", "aaaa0042"].map(|id| program(&work, id));
+    let file = copy(&first.whole, tree.join("app"));
+    let linked = copy(&first.stripped, tree.join("linked"));
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(86_400);
+    let set_back =
+        |path: &Path| std::fs::File::options().write(true).open(path).unwrap().set_modified(long_ago).unwrap();
+    set_back(&file);
+    set_back(&linked);
+    let server = Running::start_with(&folder.path().join("data"), &origins(&[&tree])).await;
+    let http = http();
+    let [old, new] = [&first, &second].map(|it| format!("/buildid/{}/debuginfo", it.id));
+    wait(&http, &server, &old, StatusCode::OK).await;
+    let executable = format!("/buildid/{}/executable", first.id);
+    std::fs::hard_link(&linked, folder.path().join("another")).unwrap();
+    for _ in 0..20 {
+        assert_eq!(get(&http, &server, &executable).await.0, StatusCode::OK, "a file that has one more link");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // The ids have as many digits, so that the files have as many bytes.
+    let (before, bytes) = (std::fs::metadata(&file).unwrap(), std::fs::read(&second.whole).unwrap());
+    assert_eq!(before.len(), bytes.len() as u64);
+    std::fs::write(&file, &bytes).unwrap();
+    set_back(&file);
+    assert_eq!(std::fs::metadata(&file).unwrap().modified().unwrap(), before.modified().unwrap());
+    wait(&http, &server, &new, StatusCode::OK).await;
+    wait(&http, &server, &old, StatusCode::NOT_FOUND).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folders_that_lie_too_deep_are_counted() {
+    if !has_tools() {
+        return;
+    }
+    let (folder, work, tree) = folders();
+    let [high, low] = ["aaaa0051", "aaaa0052"].map(|id| program(&work, id));
+    let nested = |folders: usize| (0..folders).fold(tree.clone(), |path, _| path.join("d"));
+    copy(&high.whole, nested(64).join("app"));
+    copy(&low.whole, nested(65).join("app"));
+    let server = Running::start_with(&folder.path().join("data"), &origins(&[&tree])).await;
+    let http = http();
+    wait(&http, &server, &format!("/buildid/{}/debuginfo", high.id), StatusCode::OK).await;
+    // Again and again it is one.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let metrics = String::from_utf8(get(&http, &server, "/metrics").await.1).unwrap();
+    assert!(metrics.contains("symseal_tree_folders_too_deep 1\n"), "{metrics}");
+    assert_eq!(get(&http, &server, &format!("/buildid/{}/debuginfo", low.id)).await.0, StatusCode::NOT_FOUND);
     server.stop().await;
 }
 

@@ -61,9 +61,12 @@ impl Place {
     pub(super) async fn listed(&self) -> Result<Vec<Listed>> {
         match self {
             Self::Layout(layout) => {
-                let listed = layout.manifests()?.into_iter().filter(|listed| {
-                    listed.ref_name().is_some() || listed.artifact_type.as_deref() == Some(oci::BUNDLE)
-                });
+                // A bundle is an index. oras lists its children beside it, with its type: they come along with it.
+                let is_bundle = |listed: &Descriptor| {
+                    listed.media_type == oci::IMAGE_INDEX && listed.artifact_type.as_deref() == Some(oci::BUNDLE)
+                };
+                let listed = layout.manifests()?.into_iter();
+                let listed = listed.filter(|listed| listed.ref_name().is_some() || is_bundle(listed));
                 Ok(listed
                     .map(|listed| Listed { tag: listed.ref_name().map(str::to_owned), found: Ok(listed) })
                     .collect())
@@ -119,6 +122,24 @@ impl Place {
         matches!(self, Self::Registry { tag: Some(_), .. })
     }
 
+    /// The digest that was written, if one was.
+    pub(super) fn names_a_digest(&self) -> Option<Digest> {
+        let Self::Registry { reference, .. } = self else { return None };
+        match reference.target() {
+            Target::Digest(digest) => Some(*digest),
+            Target::Tag(_) => None,
+        }
+    }
+
+    /// The tag by which something is known here: the one that was written, else the one that it has elsewhere. With a digest there is none.
+    pub(super) fn tag_for<'t>(&'t self, elsewhere: Option<&'t str>) -> Option<&'t str> {
+        match self {
+            Self::Registry { tag: Some(written), .. } => Some(written),
+            Self::Registry { .. } if self.names_a_digest().is_some() => None,
+            _ => elsewhere,
+        }
+    }
+
     /// The bytes of a manifest.
     pub(super) async fn manifest(&self, digest: &Digest) -> Result<Option<Vec<u8>>> {
         match self {
@@ -149,9 +170,8 @@ impl Place {
 
     /// Where one tag, or what has no tag, is in a repository.
     pub(super) fn at(&self, name: Option<&str>, digest: &Digest) -> Result<Reference> {
-        let Self::Registry { reference, tag, .. } = self else { bail!("a layout has no references") };
-        // One tag that was written for the destination is its name there.
-        match tag.as_deref().or(name) {
+        let Self::Registry { reference, .. } = self else { bail!("a layout has no references") };
+        match self.tag_for(name) {
             Some(tag) => Ok(Reference::parse(&format!("{}:{tag}", repository_of(reference)))?),
             None => Ok(reference.with_digest(*digest)),
         }
@@ -165,7 +185,7 @@ impl Place {
                     |listed: &Descriptor| listed.digest == *digest && (tag.is_none() || listed.ref_name() == tag);
                 Ok(layout.manifests()?.iter().any(is_it) && layout.has(digest))
             }
-            Self::Registry { tag: written, repository, .. } => match written.as_deref().or(tag) {
+            Self::Registry { repository, .. } => match self.tag_for(tag) {
                 Some(tag) => {
                     let found = repository.resolve_tag(tag).await.map_err(registry_client::told)?;
                     Ok(found.is_some_and(|found| found.digest == *digest))

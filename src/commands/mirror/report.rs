@@ -21,6 +21,7 @@ pub(super) enum Outcome {
 
 /// One tag.
 pub(super) struct Mirrored {
+    /// The tag that names it at the destination; of what is not there, that at the source.
     pub(super) tag: Option<String>,
     /// What the tag names, where that could be told.
     pub(super) digest: Option<Digest>,

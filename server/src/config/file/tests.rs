@@ -99,6 +99,20 @@ fn the_environment_says_more_than_the_file() {
 }
 
 #[test]
+fn a_public_url_is_one_that_paths_can_be_put_behind() {
+    let problem = |url: &str| {
+        let file = load(&format!("public_url = '{url}'"), &[]).unwrap();
+        file.config("data".into(), ([127, 0, 0, 1], 0).into()).err().map(|error| error.to_string())
+    };
+    for url in ["https://a/b?c", "https://a/#c", "https://a/b?", "https://", "ftp://a/", "a.example", "http://[a/"] {
+        assert!(problem(url).is_some_and(|problem| problem.contains("public_url")), "{url}: {:?}", problem(url));
+    }
+    for url in ["https://a/b/", "http://[::1]:8790", "https://symbols.example.org"] {
+        assert_eq!(problem(url), None, "{url}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_told_with_its_place() {
     for (text, wanted) in [
         ("listen = 'here'", "line 1"),

@@ -124,6 +124,11 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
         });
         return (files.collect(), true);
     }
+    let is_wanted = |path: &str| match wanted {
+        Wanted::File(name) => name == path,
+        Wanted::Glob(pattern) => glob::matches(pattern, path),
+        Wanted::BuildId(_) => false,
+    };
     let deadline = Instant::now() + TIME_LIMIT;
     let mut complete = true;
     for (name, repository) in app.repositories.list() {
@@ -142,12 +147,6 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
                 continue;
             };
             for module in &release.modules {
-                let matches = |name: &str| match wanted {
-                    Wanted::File(wanted) => wanted == name,
-                    Wanted::Glob(pattern) => glob::matches(pattern, name),
-                    Wanted::BuildId(_) => false,
-                };
-                let is_wanted = matches(&module.name);
                 for (kind, word) in kinds {
                     let own = match kind {
                         FileKind::Executable => module.executable.then_some(&module.name),
@@ -156,7 +155,7 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
                     // A debug file is found by its program's name too, as bundles may have it alone. What bundles record and the index does not offer is not
                     // to be seen.
                     if let Some(own) = own
-                        && (is_wanted || matches(own))
+                        && (is_wanted(&module.name) || is_wanted(own))
                         && app.debug_files.find_in(scope, &Key::Id(module.id.clone()), kind).is_some()
                     {
                         found.insert(file(&module.id, word, own.to_string(), None));
@@ -165,17 +164,16 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
             }
         }
     }
+    let word = |kind| if kind == FileKind::Executable { "executable" } else { "debuginfo" };
+    match app.debug_files.loose_named(scope, &is_wanted, RESULT_LIMIT, deadline) {
+        Some(files) => found.extend(files.into_iter().map(|(id, kind, name)| file(&id, word(kind), name, None))),
+        None => complete = false,
+    }
     if let Some(trees) = trees(app, scope) {
-        let is_wanted = |path: &str| match wanted {
-            Wanted::File(name) => name == path,
-            Wanted::Glob(pattern) => glob::matches(pattern, path),
-            Wanted::BuildId(_) => false,
-        };
         match trees.named(&is_wanted, RESULT_LIMIT, deadline) {
-            Some(files) => found.extend(files.into_iter().map(|NamedFile { id, kind, path, archive }| {
-                let word = if kind == FileKind::Executable { "executable" } else { "debuginfo" };
-                file(&id, word, path, archive)
-            })),
+            Some(files) => found.extend(
+                files.into_iter().map(|NamedFile { id, kind, path, archive }| file(&id, word(kind), path, archive)),
+            ),
             None => complete = false,
         }
     }

@@ -23,6 +23,7 @@ use crate::app::App;
 use crate::endpoints::RETRY_AFTER;
 use crate::http::form_values;
 use crate::pool::JobLost;
+use crate::visible;
 pub(crate) use layout::count;
 use layout::problem;
 pub(crate) use seal::{chip, details};
@@ -133,7 +134,9 @@ async fn answer(app: Arc<App>, page: impl FnOnce(&App) -> Result<Markup, Problem
 }
 
 fn html(app: &App, page: Markup) -> Response {
-    let body = match app.memory.answer(page.into_string().into_bytes()) {
+    // Here, for whatever a page shows: names and ids are made by others, and some characters turn round what stands beside them.
+    let page = visible(&page.into_string()).into_owned();
+    let body = match app.memory.answer(page.into_bytes()) {
         Ok(body) => body,
         Err(full) => {
             return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, RETRY_AFTER)], format!("{full}\n"))
