@@ -207,7 +207,8 @@ fn find(
     let mut missing: Vec<Option<&Checksum>> =
         if checksums.is_empty() { vec![None] } else { checksums.iter().map(Some).collect() };
     // What lies at the path and is nothing that was asked for; where all is, one of those: it is another file than the missing one.
-    let (mut other, mut nearest): (Option<(PathBuf, Vec<u8>)>, Option<(PathBuf, Digest)>) = (None, None);
+    let mut other: Option<(PathBuf, Vec<u8>)> = None;
+    let mut nearest: Option<(PathBuf, Digest)> = None;
     let (mut problem, mut large) = (None, None);
     for candidate in lookup.candidates(path) {
         if missing.is_empty() {
