@@ -57,3 +57,29 @@ fn a_debug_file_of_another_build_fails_with_status_1_and_both_ids() {
     assert!(shown.contains("expected aa01020304, found bb01020304"), "{shown}");
     assert!(!output.exists());
 }
+
+#[test]
+fn inputs_that_contradict_each_other_fail_with_status_2_and_a_report_of_all_of_them() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let mut binaries = Vec::new();
+    for (number, id) in ["aa01020304", "aa01020304", "bb01020304", "bb01020304"].into_iter().enumerate() {
+        let source = format!("int main(void) {{ return {number}; }}\n");
+        let flags = ["-g", &format!("-Wl,--build-id=0x{id}")];
+        let Some(binary) = compile_c(dir.path(), &format!("app{number}"), &source, &flags) else { return };
+        binaries.push(binary);
+    }
+    let paths: Vec<&Path> = binaries.iter().map(std::path::PathBuf::as_path).collect();
+    let output = dir.path().join("bundle");
+    let told = ["both claim to be the executable file of", "1 more pair contradicts each other", "--exclude"];
+    for more in [&["--json"][..], &["--json", "--dry-run"]] {
+        let report = build(&paths, &output, more).refused(2, &told).json();
+        let places = report["conflicts"].as_array().unwrap().iter().flat_map(|one| [&one["first"], &one["second"]]);
+        let mut places: Vec<&str> = places.map(|place| place.as_str().unwrap()).collect();
+        places.sort_unstable();
+        assert!(places.iter().eq(binaries.iter().map(|path| path.to_str().unwrap()).collect::<Vec<_>>().iter()));
+        assert_eq!(report["bundle"], serde_json::Value::Null);
+    }
+    let shown = build(&paths, &output, &["--dry-run"]).refused(2, &told).stdout;
+    assert_eq!(shown.lines().filter(|line| line.contains("both claim to be the executable file of")).count(), 2);
+    assert!(!output.exists());
+}

@@ -1,5 +1,6 @@
 //! What every object format answers, each in its own folder.
 
+use crate::descriptors::Descriptors;
 use crate::elf::Elf;
 use crate::macho::Macho;
 use crate::pe::Pe;
@@ -42,6 +43,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     /// The processor's own flags.
     fn elf_flags(&self) -> u32 {
         0
+    }
+    /// Bit 0 of addresses of code in debug information may tell the instruction set, and is no part of the address.
+    fn has_marked_addresses(&self) -> bool {
+        false
     }
     /// Bytes of the file; of a slice, its own.
     fn file_bytes(&self) -> u64;
@@ -94,6 +99,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn text_sections(&self) -> Vec<Range<u64>>;
     /// Every symbol of the table that may name code. Damaged tables give fewer.
     fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'_>> + '_>;
+    /// What leads from the symbols of functions to their code, where that is not one address and the file has it.
+    fn descriptors(&self) -> Option<Descriptors<'d>> {
+        None
+    }
     /// Bytes of the symbol tables and of their names: what work on them is allowed for.
     fn symbol_bytes(&self) -> u64;
     /// Addresses at which functions start, sorted, where the format lists them apart from symbols.

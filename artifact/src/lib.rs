@@ -28,6 +28,7 @@ mod code_ranges;
 mod compressed;
 mod cursor;
 mod described;
+mod descriptors;
 mod dwarf;
 mod elf;
 mod error;

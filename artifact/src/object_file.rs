@@ -1,5 +1,6 @@
 //! One release file.
 
+use crate::descriptors::at_code;
 use crate::elf::Elf;
 use crate::fields::Fields;
 use crate::go;
@@ -316,8 +317,10 @@ impl<'d> ObjectFile<'d> {
     /// The functions that the file's symbol table names, in no particular order; where it was stripped of that one, those of its
     /// dynamic symbols or exports.
     pub fn function_symbols(&self) -> Vec<FunctionSymbol<'_>> {
+        let descriptors = self.headers().descriptors();
         let of = |table| {
             let functions = self.headers().symbols(table).filter(|symbol| symbol.type_rank < 2);
+            let functions = functions.filter_map(|symbol| at_code(symbol, descriptors.as_ref()));
             functions.map(|symbol| FunctionSymbol {
                 svma: Svma(symbol.svma),
                 size: symbol.size,

@@ -3,6 +3,7 @@
 use crate::beside::beside;
 use crate::budget::Budget;
 use crate::code_ranges::Text;
+use crate::descriptors::Descriptors;
 use crate::dwarf::{self, DwarfFiles, Selected};
 use crate::elf::Elf;
 use crate::go::{self, GoTable};
@@ -230,7 +231,7 @@ pub fn functions_at(
     work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes(&files, &mini)));
     let symbols_at = |points: &[Range<u64>], work: &mut Work| {
         let headers = files.iter().copied().chain(mini.iter().map(|mini| mini as &dyn ObjectHeaders<'_>));
-        let starts = symbols::starts_of_holders(headers, points, &text, work);
+        let starts = symbols::starts_of_holders(headers, descriptors(&files).as_ref(), points, &text, work);
         let mut symbols = Vec::new();
         collect_symbols(&files, &mini, &Text::new(starts), &mut symbols, work);
         symbols::holders(&symbols::groups(symbols, work), points, &text)
@@ -294,6 +295,11 @@ fn load_dwarf<'d>(
     })
 }
 
+/// The function descriptors of the binary, which its debug file and its MiniDebugInfo name and do not have.
+fn descriptors<'d>(files: &[&(dyn ObjectHeaders<'d> + '_)]) -> Option<Descriptors<'d>> {
+    files.iter().find_map(|file| file.descriptors())
+}
+
 /// All symbols that lie in code.
 fn collect_symbols<'a, 'd: 'a>(
     files: &[&'a (dyn ObjectHeaders<'d> + 'a)],
@@ -302,11 +308,12 @@ fn collect_symbols<'a, 'd: 'a>(
     symbols: &mut Vec<symbols::Symbol<'a>>,
     work: &mut Work,
 ) {
+    let descriptors = descriptors(files);
     for file in files {
-        symbols::collect(*file, SymbolTable::Symtab, text, symbols, work);
+        symbols::collect(*file, SymbolTable::Symtab, descriptors.as_ref(), text, symbols, work);
     }
     for file in mini {
-        symbols::collect(file, SymbolTable::MiniDebugInfo, text, symbols, work);
+        symbols::collect(file, SymbolTable::MiniDebugInfo, descriptors.as_ref(), text, symbols, work);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Symbol tables by address: for each address one symbol and its aliases.
 
 use crate::code_ranges::{Text, disjoint, touches};
+use crate::descriptors::{Descriptors, at_code};
 use crate::headers::ObjectHeaders;
 use crate::work::Work;
 use std::borrow::Cow;
@@ -51,8 +52,10 @@ pub(crate) struct Symbol<'d> {
     pub(crate) type_rank: u8,
     /// 0 global, 1 weak, 2 local.
     pub(crate) binding_rank: u8,
-    /// Of Thumb code, as bit 0 of a function's address in an ELF file of 32-bit ARM says.
-    pub(crate) is_thumb: bool,
+    /// Of Thumb, microMIPS or MIPS16 code, as bit 0 of a function's address in an ELF file of 32-bit ARM or MIPS says.
+    pub(crate) is_compressed: bool,
+    /// At the address of a function descriptor, which leads to the code; see [`at_code`].
+    pub(crate) is_descriptor: bool,
     pub(crate) table: SymbolTable,
 }
 
@@ -109,10 +112,12 @@ fn standing(symbol: &Symbol<'_>) -> Standing {
     (is_default_of_weak, is_export, symbol.type_rank, symbol.size == 0, symbol.binding_rank)
 }
 
-/// Adds a file's symbols that lie in code. `as_table` says how those of its full table count, for a file in a file.
+/// Adds a file's symbols that lie in code. `as_table` says how those of its full table count, for a file in a file; `descriptors` are
+/// those of the binary.
 pub(crate) fn collect<'a, 'd: 'a>(
     headers: &'a dyn ObjectHeaders<'d>,
     as_table: SymbolTable,
+    descriptors: Option<&Descriptors<'_>>,
     text: &Text,
     all: &mut Vec<Symbol<'a>>,
     work: &mut Work,
@@ -123,6 +128,7 @@ pub(crate) fn collect<'a, 'd: 'a>(
                 work.skip("symbol beyond the work limit");
                 return;
             }
+            let Some(symbol) = at_code(symbol, descriptors) else { continue };
             if text.clip(symbol.svma, u64::MAX).is_some() {
                 let table = if table == SymbolTable::Symtab { as_table } else { table };
                 all.push(Symbol { table, ..symbol });
@@ -170,6 +176,7 @@ pub(crate) fn groups(mut all: Vec<Symbol<'_>>, work: &mut Work) -> Vec<SymbolGro
 /// Where the symbols start, one byte of each, whose sizes reach over one of these addresses.
 pub(crate) fn starts_of_holders<'a, 'd: 'a>(
     files: impl Iterator<Item = &'a dyn ObjectHeaders<'d>>,
+    descriptors: Option<&Descriptors<'_>>,
     points: &[Range<u64>],
     text: &Text,
     work: &mut Work,
@@ -184,6 +191,7 @@ pub(crate) fn starts_of_holders<'a, 'd: 'a>(
             if work.budget.charge(1).is_err() {
                 return Vec::new();
             }
+            let Some(symbol) = at_code(symbol, descriptors) else { continue };
             let code = text.clip(symbol.svma, symbol.svma.saturating_add(symbol.size));
             if code.is_some_and(|(start, end)| touches(points, &(start..end))) {
                 starts.push(symbol.svma..symbol.svma.saturating_add(1));

@@ -64,7 +64,7 @@ pub struct UnwindInputs<'d> {
     /// What is loaded into a process, as far as the file has bytes of it: stated addresses and bytes. The exception directory and the index table lead there, and code
     /// is among it.
     pub loaded: Vec<(u64, &'d [u8])>,
-    /// Where functions begin, sorted: of 32-bit MIPS, 32-bit ARM (with bit 0 set where Thumb code is) and
+    /// Where functions begin, sorted: of 32-bit MIPS, 32-bit ARM (with bit 0 set where Thumb, microMIPS or MIPS16 code is) and
     /// 64-bit RISC-V by the symbol tables, because much code has no other description; of Mach-O by its
     /// list of function starts, because linkers join the descriptions of several.
     pub functions: Vec<u64>,

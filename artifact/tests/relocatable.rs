@@ -57,6 +57,8 @@ fn objects_of_each_processor_agree_with_llvm_symbolizer() {
         ("x86_64-linux-gnu", &["-gdwarf-5", "-gz=zlib"]),
         ("aarch64-linux-gnu", &["-gdwarf-5"]),
         ("aarch64_be-linux-gnu", &["-gdwarf-4"]),
+        ("powerpc64le-linux-gnu", &["-gdwarf-4"]),
+        ("powerpc64le-linux-gnu", &["-gdwarf-5"]),
         ("riscv64-linux-gnu", &["-gdwarf-5"]),
         ("riscv64-linux-gnu", &["-gdwarf-4", "-mrelax"]),
         ("riscv32-linux-gnu", &["-gdwarf-4"]),

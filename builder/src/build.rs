@@ -151,9 +151,7 @@ impl SymbolBundleBuilder {
         let staging = Staging::new(layout)?;
         let (mut report, mut finished) = self.run(Some(staging.layout()), Some(layout.root()))?;
         let sources = self.gather(&mut finished, Some(staging.layout()), &mut report)?;
-        if self.strict && !report.is_complete() {
-            return Err(strict_error(report));
-        }
+        let mut report = self.checked(report)?;
         let (mut index, pages) = assemble::index(&self.options.name, &self.options.version, finished);
         index.sources = sources.as_ref().and_then(GatheredSources::digest);
         if let Some(sources) = sources {
@@ -192,6 +190,14 @@ impl SymbolBundleBuilder {
         self.check()?;
         let (mut report, mut finished) = self.run(None, None)?;
         self.gather(&mut finished, None, &mut report)?;
+        self.checked(report)
+    }
+
+    /// The report, where it is one of a bundle that may be written.
+    fn checked(&self, report: BuildReport) -> Result<BuildReport, BuildError> {
+        if !report.conflicts.is_empty() {
+            return Err(BuildError::Conflict { conflicts: report.conflicts.clone(), report: Some(Box::new(report)) });
+        }
         if self.strict && !report.is_complete() { Err(strict_error(report)) } else { Ok(report) }
     }
 
@@ -324,6 +330,7 @@ impl SymbolBundleBuilder {
         report.binaries_without_debug_files.sort();
         report.debug_files_without_binaries.sort();
         report.mismatches = pairing.mismatches;
+        report.conflicts = pairing.conflicts;
         report.superseded = pairing.superseded;
     }
 

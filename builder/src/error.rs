@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use symseal_artifact::{ArchiveError, ArtifactError};
 use symseal_bundle::compose::ComposeError;
 use symseal_bundle::seal::StatementError;
-use symseal_bundle::{FileRole, IndexError, LayoutError};
+use symseal_bundle::{IndexError, LayoutError};
 
 use crate::inputs::ParseExcludeError;
-use crate::report::BuildReport;
+use crate::report::{BuildReport, Conflict};
 use crate::sources::GatherError;
 
 /// Why a bundle was not built. Nothing became visible in the layout.
@@ -51,21 +51,13 @@ pub enum BuildError {
         /// What it is.
         found: String,
     },
-    /// Two different files for one role of one module, and no rule says which is the better one.
-    #[error(
-        "{first} and {second} both claim to be the {role} file of {id}, and differ{difference}; leave one out (--exclude, where it lies in an archive)"
-    )]
+    /// Different files for one role of one module, and no rule says which is the better one.
+    #[error("{}", contradictory(conflicts))]
     Conflict {
-        /// The debug id.
-        id: String,
-        /// The role.
-        role: FileRole,
-        /// The one file.
-        first: String,
-        /// The other file.
-        second: String,
-        /// What contradicts that they are of one build, where that is known: empty, or behind a colon.
-        difference: String,
+        /// All such pairs of the build, at least one.
+        conflicts: Vec<Conflict>,
+        /// What was found, as far as the inputs do not contradict each other; none where tables were to be made again.
+        report: Option<Box<BuildReport>>,
     },
     /// A file that a debugger would run, or that holds text that it would run.
     #[error("{place} is refused: {problem}")]
@@ -154,6 +146,30 @@ pub enum BuildError {
         /// What the JSON writer says.
         problem: String,
     },
+}
+
+impl BuildError {
+    /// What was found, where everything was looked at before the build was given up.
+    pub fn report(&self) -> Option<&BuildReport> {
+        match self {
+            Self::Strict { report, .. } => Some(report),
+            Self::Conflict { report, .. } => report.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// The first pair, and how many more there are.
+fn contradictory(conflicts: &[Conflict]) -> String {
+    match conflicts {
+        [] => "files contradict each other".to_owned(),
+        [only] => format!("{only}; leave one out (--exclude, where it lies in an archive)"),
+        [first, rest @ ..] => format!(
+            "{first}; {} more {} each other, and the report names them: leave one of each pair out (--exclude, where it lies in an archive)",
+            rest.len(),
+            if rest.len() == 1 { "pair contradicts" } else { "pairs contradict" }
+        ),
+    }
 }
 
 /// What to do about an input that is there and cannot be read.

@@ -38,8 +38,9 @@ pub use module::loose_unwind_table;
 pub use progress::{Progress, ProgressFn};
 pub use rederive::{Rederived, RederivedTable, rederive};
 pub use report::{
-    ArchiveReport, BuildReport, InputReport, Mismatch, ModuleReport, NamedBy, PairedBy, PairedFile, PairedRole,
-    PassedOver, Refused, Side, SkippedPlaces, Superseded, Unpaired, UnsupportedRange, UnwindReport, UnwindTotals,
+    ArchiveReport, BuildReport, Conflict, InputReport, Mismatch, ModuleReport, NamedBy, PairedBy, PairedFile,
+    PairedRole, PassedOver, Refused, Side, SkippedPlaces, Superseded, Unpaired, UnsupportedRange, UnwindReport,
+    UnwindTotals,
 };
 pub use seal::{SealError, SealOptions, attach_seal, seal_bundle, statement};
 pub use sources::{

@@ -230,6 +230,9 @@ impl Sources<'_> {
 fn make(id: &str, files: Vec<InputFile>, jobs: usize) -> Result<Vec<FileEntry>, BuildError> {
     let (files, _) = pairing::unique(files);
     let pairing = pairing::pair(&files, None)?;
+    if !pairing.conflicts.is_empty() {
+        return Err(BuildError::Conflict { conflicts: pairing.conflicts, report: None });
+    }
     let wanted: Option<(&DebugId, _)> = pairing.modules.iter().find(|(found, _)| found.to_string() == id);
     let Some((id, module)) = wanted else {
         return Err(BuildError::NoModules { paths: id.to_owned(), files: files.len() as u64, hints: Vec::new() });

@@ -251,7 +251,7 @@ fn reports_of_every_platform_keep_to_the_published_schema() {
 }
 
 #[track_caller]
-fn check_schema(name: &str, json: &[u8]) {
+pub(crate) fn check_schema(name: &str, json: &[u8]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/formats/schemas").join(name);
     let schema: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();

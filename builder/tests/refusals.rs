@@ -25,6 +25,14 @@ fn names(error: &BuildError, paths: &[&Path]) {
     }
 }
 
+/// Those of the pairs that contradict each other.
+fn roles(error: &BuildError) -> Vec<FileRole> {
+    match error {
+        BuildError::Conflict { conflicts, .. } => conflicts.iter().map(|conflict| conflict.role).collect(),
+        _ => Vec::new(),
+    }
+}
+
 #[test]
 fn a_missing_file_is_named() {
     let path = Path::new("/nonexistent/app");
@@ -134,7 +142,7 @@ fn two_files_for_one_role_of_one_id_are_both_named() {
     let two = compile(&cc, dir.path(), "two.so", "int other(void) { return 1; }", &["-g", id]);
     for paths in [vec![one.clone(), two.clone()], vec![two.clone(), one.clone()], vec![dir.path().to_owned()]] {
         let error = refused(&paths);
-        assert!(matches!(error, BuildError::Conflict { role: FileRole::Executable, .. }), "{error}");
+        assert_eq!(roles(&error), [FileRole::Executable], "{error}");
         names(&error, &[&one, &two]);
         assert!(error.to_string().contains("dd01020304"));
     }
@@ -146,8 +154,70 @@ fn two_files_for_one_role_of_one_id_are_both_named() {
     let (debug_one, debug_two) = (debug(&one), debug(&two));
     // Beside the binary the one of the other build would be a mismatch.
     let error = refused(&[debug_one.clone(), debug_two.clone()]);
-    assert!(matches!(error, BuildError::Conflict { role: FileRole::Debuginfo, .. }), "{error}");
+    assert_eq!(roles(&error), [FileRole::Debuginfo], "{error}");
     names(&error, &[&debug_one, &debug_two]);
+}
+
+#[test]
+fn one_report_names_all_files_that_contradict_each_other_and_what_else_was_found() {
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let other = |number: u32| format!("int other_{number}(void) {{ return {number}; }}");
+    let mut of_id = Vec::new();
+    for id in ["aa01020304", "bb01020304"] {
+        let flag = format!("-Wl,--build-id=0x{id}");
+        let files = [1, 2, 3]
+            .map(|number| compile(&cc, dir.path(), &format!("{id}-{number}.so"), &other(number), &["-g", &flag]));
+        of_id.push(files);
+    }
+    // Of the third id two debug files, and of the fourth nothing is wrong.
+    let debug = [4, 5].map(|number| {
+        let flags = ["-g", "-Wl,--build-id=0xcc01020304"];
+        let whole = compile(&cc, dir.path(), &format!("cc-{number}.so"), &other(number), &flags);
+        let debug = whole.with_extension("debug");
+        inputs::run(&objcopy, &["--only-keep-debug", whole.to_str().unwrap(), debug.to_str().unwrap()]);
+        std::fs::remove_file(whole).unwrap();
+        debug
+    });
+    compile(&cc, dir.path(), "sound.so", SOURCE, &["-g", "-Wl,--build-id"]);
+    let error = inputs::builder(&[dir.path().to_owned()]).report().unwrap_err();
+    let BuildError::Conflict { conflicts, report } = &error else { panic!("{error}") };
+    let report = report.as_ref().expect("a report");
+    assert_eq!((&report.conflicts, report.bundle, report.is_complete()), (conflicts, None, false));
+    crate::build::check_schema("build_report.schema.json", &serde_json::to_vec(report).unwrap());
+    assert_eq!((report.modules.len(), report.superseded.len()), (4, 0), "{report:#?}");
+    // Two of three files with one id, each beside the one that comes first.
+    assert_eq!(
+        roles(&error),
+        [[FileRole::Executable; 2], [FileRole::Executable; 2]]
+            .concat()
+            .into_iter()
+            .chain([FileRole::Debuginfo])
+            .collect::<Vec<_>>()
+    );
+    let named = |paths: &[PathBuf]| {
+        let text = |path: &PathBuf| path.to_str().unwrap().to_owned();
+        paths.iter().all(|path| conflicts.iter().any(|one| one.first == text(path) || one.second == text(path)))
+    };
+    assert!(of_id.iter().all(|files| named(files)) && named(&debug), "{conflicts:#?}");
+    assert!(error.to_string().contains("4 more pairs contradict each other"), "{error}");
+    let error = refused(&[dir.path().to_owned()]);
+    assert_eq!(roles(&error).len(), 5, "{error}");
+    // What the pairs name is all that has to go.
+    let kept = |files: &[PathBuf]| {
+        let pairs =
+            || conflicts.iter().filter(|one| files.iter().any(|file| file.to_str() == Some(one.first.as_str())));
+        let in_all = |file: &&PathBuf| {
+            pairs().all(|one| [&one.first, &one.second].into_iter().any(|place| file.to_str() == Some(place.as_str())))
+        };
+        files.iter().find(in_all).expect("a file that each pair names").clone()
+    };
+    for files in of_id.iter().map(|files| files.as_slice()).chain([debug.as_slice()]) {
+        let kept = kept(files);
+        files.iter().filter(|file| **file != kept).for_each(|file| std::fs::remove_file(file).unwrap());
+    }
+    let report = inputs::builder(&[dir.path().to_owned()]).report().unwrap();
+    assert_eq!((report.modules.len(), report.conflicts.len()), (4, 0));
 }
 
 #[test]

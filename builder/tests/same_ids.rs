@@ -36,7 +36,7 @@ fn stale(dir: &Path, flag: &str) -> Option<[PathBuf; 3]> {
 fn check_conflict(paths: &[PathBuf], expected: FileRole, told: [&str; 4]) {
     for order in [paths.to_vec(), paths.iter().rev().cloned().collect()] {
         let error = builder(&order).report().unwrap_err();
-        assert!(matches!(&error, BuildError::Conflict { role, .. } if *role == expected), "{error}");
+        assert!(matches!(&error, BuildError::Conflict { conflicts, .. } if conflicts[0].role == expected), "{error}");
         let error = error.to_string();
         assert!(told.iter().all(|part| error.contains(part)), "{error}");
     }

@@ -150,6 +150,29 @@ fn a_checksum_decides_and_a_file_with_another_is_reported_with_both_and_left_out
     let gathered = scene.gather(&wanted, &["root", "outside"], &["/b=."]);
     assert_eq!(gathered.report.statistics.checked, 2);
     assert_eq!(paths(&scene.read(&gathered)), ["/b/a.c", "/b/a.c"]);
+    // Where one of the two is nowhere, the file that is the other's is not it, whichever comes first.
+    for (there, checksum, missed) in [(&stale, other, md5), (&sound, md5, other)] {
+        let root = there.parent().and_then(|parent| parent.file_name()).and_then(|name| name.to_str()).unwrap();
+        let gathered = scene.gather(&wanted, &[root], &["/b=."]);
+        let report = &gathered.report;
+        let hex = |md5: [u8; 16]| format!("md5:{}", md5.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+        let [mismatch] = report.mismatched.as_slice() else { panic!("{report:?}") };
+        assert_eq!((&mismatch.expected, &mismatch.found), (&hex(missed), &hex(checksum)));
+        assert_eq!(mismatch.file, there.to_str().unwrap());
+        assert_eq!((report.wanted, report.statistics.files, report.not_found.len()), (2, 1, 0), "{report:?}");
+        assert_eq!(scene.read(&gathered).len(), 1);
+    }
+    // A third one that is nobody's is told before the one that is another module's; where none is there, the path is told once.
+    scene.file("root/inner/a.c", b"nobody's");
+    let gathered = scene.gather(&wanted, &["outside", "root/inner"], &["/b=."]);
+    let [mismatch] = gathered.report.mismatched.as_slice() else { panic!("{:?}", gathered.report) };
+    assert!(mismatch.file.ends_with("root/inner/a.c"), "{mismatch:?}");
+    let gathered = scene.gather(&wanted, &["outside"], &["/b=nowhere"]);
+    assert_eq!((gathered.report.wanted, gathered.report.not_found.as_slice()), (1, &["/b/a.c".to_owned()][..]));
+    // One file has the checksums of two kinds, of two compilers.
+    let wanted = [("/b/a.c", Some(Checksum::Md5(md5))), ("/b/a.c", Some(Checksum::Sha256(sha256)))];
+    let report = scene.gather(&wanted, &["outside"], &["/b=."]).report;
+    assert_eq!((report.wanted, report.statistics.files, report.mismatched.len()), (1, 1, 0), "{report:?}");
     // A file without a checksum in one module is not taken where another one's says that it is stale.
     let gathered = scene.gather(&[("/b/a.c", Some(Checksum::Md5(md5))), ("/b/a.c", None)], &["root"], &["/b=."]);
     assert_eq!(gathered.digest(), None);

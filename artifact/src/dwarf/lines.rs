@@ -58,6 +58,8 @@ struct Taker<'t, 's> {
     lines: &'t mut Lines,
     /// Where the rows of the sequence at hand start.
     first: usize,
+    /// Those that are the address.
+    address_bits: u64,
     /// Files change seldom from row to row.
     last_file: (u64, StrId),
     unit: &'t Unit<'s>,
@@ -72,8 +74,9 @@ impl<'s> Taker<'_, 's> {
         if self.work.budget.charge(1).is_err() {
             return ControlFlow::Break(());
         }
+        let svma = row.address & self.address_bits;
         if row.end_sequence {
-            self.lines.end_sequence(self.first, row.address, self.text);
+            self.lines.end_sequence(self.first, svma, self.text);
             self.first = self.lines.rows.len();
             return ControlFlow::Continue(());
         }
@@ -82,7 +85,7 @@ impl<'s> Taker<'_, 's> {
         }
         let narrow = |number: u64| u32::try_from(number).unwrap_or(0);
         let (line, column) = (narrow(row.line), narrow(row.column));
-        self.lines.push(self.first, LineRow { svma: row.address, file: self.last_file.1, line, column });
+        self.lines.push(self.first, LineRow { svma, file: self.last_file.1, line, column });
         ControlFlow::Continue(())
     }
 
@@ -131,7 +134,9 @@ impl Lines {
             return;
         }
         let is_little_endian = unit.sections().is_little_endian;
-        let mut taker = Taker { lines: self, first: 0, last_file: (u64::MAX, StrId::EMPTY), unit, text, files, work };
+        let address_bits = unit.sections().address_bits();
+        let last_file = (u64::MAX, StrId::EMPTY);
+        let mut taker = Taker { lines: self, first: 0, address_bits, last_file, unit, text, files, work };
         let header = program.header();
         let end = line_program::run(header, is_little_endian, |row| taker.take(header, row));
         if end == Ok(End::DefinesFile) {

@@ -30,7 +30,8 @@ pub(crate) fn push_ranges(
     out: &mut Vec<(u64, u64)>,
 ) -> Result<bool> {
     let mut dropped = false;
-    let mut push = |start: u64, end: u64| match text.clip(start, end) {
+    let bits = unit.address_sections().address_bits();
+    let mut push = |start: u64, end: u64| match text.clip(start & bits, end & bits) {
         Some(range) => out.push(range),
         None => dropped |= start != end,
     };

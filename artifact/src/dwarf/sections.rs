@@ -20,6 +20,8 @@ macro_rules! named {
 /// Owned or borrowed bytes of the sections; empty where there is none.
 pub(crate) struct DwarfSections<'d> {
     pub(crate) is_little_endian: bool,
+    /// See [`ObjectHeaders::has_marked_addresses`].
+    pub(crate) has_marked_addresses: bool,
     /// The sections named `….dwo`.
     pub(crate) is_split: bool,
     /// Where the file's entries start in the space of all entries; see [`DwarfFiles`](super::dwarf_files::DwarfFiles).
@@ -50,7 +52,21 @@ impl<'d> DwarfSections<'d> {
         let [info, types, line, str, abbrev, rnglists, ranges, line_str, addr, str_offsets] =
             loaded(headers, suffixes, threads, skipped);
         let none = Self::empty(headers.is_little_endian());
-        Self { info, types, abbrev, str, line, line_str, str_offsets, addr, ranges, rnglists, ..none }
+        let has_marked_addresses = headers.has_marked_addresses();
+        Self {
+            has_marked_addresses,
+            info,
+            types,
+            abbrev,
+            str,
+            line,
+            line_str,
+            str_offsets,
+            addr,
+            ranges,
+            rnglists,
+            ..none
+        }
     }
 
     /// The sections of split DWARF. (DWARF 5, 7.3.2 and 7.3.5; before, <https://gcc.gnu.org/wiki/DebugFission>)
@@ -76,6 +92,7 @@ impl<'d> DwarfSections<'d> {
     pub(crate) fn empty(is_little_endian: bool) -> Self {
         Self {
             is_little_endian,
+            has_marked_addresses: false,
             is_split: false,
             base: 0,
             info: Cow::default(),
@@ -130,6 +147,11 @@ impl<'d> DwarfSections<'d> {
         };
         let local = |place: u64| place.checked_sub(base).and_then(|place| usize::try_from(place).ok());
         section.get(local(places.start)?..local(places.end)?)
+    }
+
+    /// The bits of an address of code that are the address.
+    pub(crate) fn address_bits(&self) -> u64 {
+        !u64::from(self.has_marked_addresses)
     }
 
     pub(crate) fn slice<'s>(&self, bytes: &'s [u8]) -> Slice<'s> {

@@ -12,12 +12,18 @@ pub(crate) const ET_DYN: u16 = 3;
 pub(crate) const ET_CORE: u16 = 4;
 
 pub(crate) const EM_386: u16 = 3;
+pub(crate) const EM_MIPS: u16 = 8;
+pub(crate) const EM_PPC64: u16 = 21;
 pub(crate) const EM_ARM: u16 = 40;
 pub(crate) const EM_X86_64: u16 = 62;
 pub(crate) const EM_AARCH64: u16 = 183;
 pub(crate) const EM_RISCV: u16 = 243;
 pub(crate) const EM_CSKY: u16 = 252;
 pub(crate) const EM_LOONGARCH: u16 = 258;
+
+/// Code of microMIPS or of MIPS16 is in the file. (MIPS ELF supplements; `e_flags`)
+pub(crate) const EF_MIPS_MICROMIPS: u32 = 0x0200_0000;
+pub(crate) const EF_MIPS_ARCH_ASE_M16: u32 = 0x0400_0000;
 
 pub(crate) const PT_LOAD: u32 = 1;
 pub(crate) const PT_DYNAMIC: u32 = 2;

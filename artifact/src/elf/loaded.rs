@@ -6,7 +6,8 @@ use crate::ObjectKind;
 use crate::proportion::in_proportion;
 
 /// Relocations that are the image's base plus their addend, by processor. (The psABI supplements' `R_*_RELATIVE`)
-const RELATIVE: [(u16, u32); 5] = [(62, 8), (gabi::EM_AARCH64, 1027), (gabi::EM_RISCV, 3), (21, 22), (22, 12)];
+const RELATIVE: [(u16, u32); 5] =
+    [(62, 8), (gabi::EM_AARCH64, 1027), (gabi::EM_RISCV, 3), (gabi::EM_PPC64, 22), (22, 12)];
 
 /// Allocated sections with bytes; segments in a file without section headers.
 pub(crate) fn loaded<'d>(elf: &Elf<'d>) -> Vec<(u64, &'d [u8])> {

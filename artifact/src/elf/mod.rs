@@ -1,5 +1,6 @@
 //! ELF files: headers, notes, links, symbols, and what the unwinder needs.
 
+mod descriptors;
 mod dynamic;
 pub(crate) mod gabi;
 mod headers;

@@ -1,8 +1,9 @@
 //! What [`ObjectHeaders`] asks, answered for ELF.
 
 use super::gabi::{self, PF_X, PT_LOAD, SHT_NOTE};
-use super::{Elf, Section, links, loaded, notes, relocate, section, symbols, unwind};
+use super::{Elf, Section, descriptors, links, loaded, notes, relocate, section, symbols, unwind};
 use crate::cursor::Cursor;
+use crate::descriptors::Descriptors;
 use crate::headers::ObjectHeaders;
 use crate::scripts;
 use crate::symbols::{Symbol, SymbolTable};
@@ -42,6 +43,11 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
 
     fn elf_flags(&self) -> u32 {
         self.flags
+    }
+
+    /// In microMIPS and MIPS16 those of line tables have the bit, and of some compilers those of entries too; in Thumb code neither has.
+    fn has_marked_addresses(&self) -> bool {
+        self.machine == gabi::EM_MIPS && symbols::tells_instruction_set(self)
     }
 
     fn file_bytes(&self) -> u64 {
@@ -153,6 +159,10 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
 
     fn symbols(&self, table: SymbolTable) -> Box<dyn Iterator<Item = Symbol<'_>> + '_> {
         Box::new(symbols::symbols(self, table))
+    }
+
+    fn descriptors(&self) -> Option<Descriptors<'d>> {
+        descriptors::descriptors(self)
     }
 
     fn symbol_bytes(&self) -> u64 {

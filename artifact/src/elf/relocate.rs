@@ -1,7 +1,7 @@
 //! Relocations of a relocatable object's debug sections, applied as the linker would.
 //!
-//! Sources of the numbers and rules: the processor supplements to the System V ABI of x86-64, i386, Arm, AArch64 and
-//! RISC-V.
+//! Sources of the numbers and rules: the processor supplements to the System V ABI of x86-64, i386, Arm, AArch64, 64-bit
+//! PowerPC and RISC-V.
 
 use super::gabi;
 use super::headers::{Elf, Section};
@@ -58,6 +58,10 @@ fn rule(machine: u16, kind: u32) -> Option<Rule> {
         (gabi::EM_AARCH64, 260) => Relative(8),
         (gabi::EM_AARCH64, 261) => Relative(4),
         (gabi::EM_AARCH64, 262) => Relative(2),
+        (gabi::EM_PPC64, 1 | 24) => Absolute(4),
+        (gabi::EM_PPC64, 38 | 43) => Absolute(8),
+        (gabi::EM_PPC64, 26) => Relative(4),
+        (gabi::EM_PPC64, 44) => Relative(8),
         (gabi::EM_RISCV, 1) => Absolute(4),
         (gabi::EM_RISCV, 2) => Absolute(8),
         (gabi::EM_RISCV, 33..=36) => Add(1 << (kind - 33)),
@@ -75,6 +79,7 @@ fn rule(machine: u16, kind: u32) -> Option<Rule> {
         | (gabi::EM_386, 32)
         | (gabi::EM_ARM, 106)
         | (gabi::EM_AARCH64, 1029)
+        | (gabi::EM_PPC64, 78)
         | (gabi::EM_RISCV, 8 | 9) => Nothing,
         _ => return None,
     })
@@ -85,8 +90,10 @@ pub(super) fn problem(elf: &Elf<'_>) -> Option<&'static str> {
     if elf.kind != crate::ObjectKind::Relocatable {
         return None;
     }
-    let known =
-        matches!(elf.machine, gabi::EM_X86_64 | gabi::EM_386 | gabi::EM_ARM | gabi::EM_AARCH64 | gabi::EM_RISCV);
+    let known = matches!(
+        elf.machine,
+        gabi::EM_X86_64 | gabi::EM_386 | gabi::EM_ARM | gabi::EM_AARCH64 | gabi::EM_PPC64 | gabi::EM_RISCV
+    );
     let names_debug = |section: &Section<'_>| {
         elf.sections.get(section.info as usize).is_some_and(|target| target.name.starts_with(b".debug_"))
     };

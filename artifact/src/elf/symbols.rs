@@ -1,6 +1,7 @@
 //! Symbols that name code, from `.symtab` and `.dynsym`.
 
-use super::headers::{Elf, name_at};
+use super::descriptors::is_of_descriptors;
+use super::headers::{Elf, Section, name_at};
 use super::{dynamic, gabi};
 use crate::ObjectKind;
 use crate::fields::Fields;
@@ -53,16 +54,23 @@ pub(super) fn extended_indexes<'d>(elf: &Elf<'d>, table: u32) -> &'d [u8] {
 /// What a symbol's value counts from in a relocatable object: its section's address, 0 for an absolute one. None for a
 /// symbol that is defined elsewhere.
 pub(super) fn section_address(elf: &Elf<'_>, section: u16, extended: &[u8], number: usize) -> Option<u64> {
+    match section {
+        gabi::SHN_UNDEF => None,
+        gabi::SHN_ABS | gabi::SHN_COMMON => Some(0),
+        section => section_of(elf, section, extended, number).map(|section| section.addr),
+    }
+}
+
+/// The section that the symbol of that number lies in.
+fn section_of<'e, 'd>(elf: &'e Elf<'d>, section: u16, extended: &[u8], number: usize) -> Option<&'e Section<'d>> {
     let section = match section {
-        gabi::SHN_UNDEF => return None,
-        gabi::SHN_ABS | gabi::SHN_COMMON => return Some(0),
         gabi::SHN_XINDEX => {
             let fields = Fields { bytes: extended, is_little_endian: elf.is_little_endian };
             fields.u32(number.checked_mul(4)?)?
         }
         section => section.into(),
     };
-    elf.sections.get(section as usize).map(|section| section.addr)
+    elf.sections.get(section as usize)
 }
 
 fn symbol<'d>(
@@ -96,15 +104,26 @@ fn symbol<'d>(
         ObjectKind::Relocatable => section_address(elf, section, extended, number)?.checked_add(value)?,
         _ => value,
     };
-    // Bit 0 of an ARM function's address says Thumb.
-    let is_thumb = elf.machine == gabi::EM_ARM && type_rank == 0 && value & 1 == 1;
-    let svma = value & !u64::from(is_thumb);
+    let is_compressed = type_rank == 0 && value & 1 == 1 && tells_instruction_set(elf);
+    let svma = value & !u64::from(is_compressed);
+    let is_descriptor = elf.machine == gabi::EM_PPC64
+        && section_of(elf, section, extended, number).is_some_and(|section| is_of_descriptors(elf, section));
     let binding_rank = match info >> 4 {
         gabi::STB_GLOBAL | gabi::STB_GNU_UNIQUE => 0,
         gabi::STB_WEAK => 1,
         _ => 2,
     };
-    Some(Symbol { name, svma, size, type_rank, binding_rank, is_thumb, table })
+    Some(Symbol { name, svma, size, type_rank, binding_rank, is_compressed, is_descriptor, table })
+}
+
+/// Whether bit 0 of addresses of code tells the instruction set: Thumb of ARM (ELF for the Arm Architecture, 5.5.3), microMIPS and MIPS16
+/// where the header says that the file has some. Linkers take the mark of these two off the symbols themselves (`st_other`).
+pub(super) fn tells_instruction_set(elf: &Elf<'_>) -> bool {
+    match elf.machine {
+        gabi::EM_ARM => true,
+        gabi::EM_MIPS => elf.flags & (gabi::EF_MIPS_MICROMIPS | gabi::EF_MIPS_ARCH_ASE_M16) != 0,
+        _ => false,
+    }
 }
 
 /// `memcpy@@GLIBC_2.14` and `memcpy@GLIBC_2.2.5` are both `memcpy`.
@@ -124,7 +143,8 @@ fn is_no_function(elf: &Elf<'_>, name: &[u8], type_rank: u8) -> bool {
         matches!(elf.machine, gabi::EM_ARM | gabi::EM_AARCH64 | gabi::EM_RISCV | gabi::EM_CSKY | gabi::EM_LOONGARCH);
     let is_mapping = has_mapping_symbols
         && matches!(name, [b'$', kind, rest @ ..] if kind.is_ascii_lowercase() && (rest.is_empty() || rest.starts_with(b".") || *kind == b'x'));
-    is_mapping || name.starts_with(b".L") || is_link_time_marker(name)
+    let is_local = name.starts_with(b".L") || elf.machine == gabi::EM_MIPS && name.starts_with(b"$L");
+    is_mapping || is_local || is_link_time_marker(name)
 }
 
 /// `FILE.c.0123abcd`, which GCC's link-time optimiser leaves untyped at the start of what it compiled. No C or C++

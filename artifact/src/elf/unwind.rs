@@ -92,7 +92,7 @@ fn functions(elf: &Elf<'_>) -> Vec<u64> {
     let mut functions: Vec<u64> = tables
         .flat_map(|table| symbols::symbols(elf, table))
         .filter(|symbol| symbol.type_rank < UNTYPED)
-        .map(|symbol| symbol.svma | u64::from(symbol.is_thumb))
+        .map(|symbol| symbol.svma | u64::from(symbol.is_compressed))
         .collect();
     functions.sort_unstable();
     functions.dedup();

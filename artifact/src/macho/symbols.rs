@@ -46,7 +46,8 @@ impl<'d> Macho<'d> {
                 (true, true) => 1,
                 (false, _) => 2,
             },
-            is_thumb: false,
+            is_compressed: false,
+            is_descriptor: false,
             table: SymbolTable::Symtab,
         })
     }
@@ -62,7 +63,8 @@ impl<'d> Macho<'d> {
                 size: 0,
                 type_rank: 0,
                 binding_rank: 0,
-                is_thumb: false,
+                is_compressed: false,
+                is_descriptor: false,
                 table: SymbolTable::Exports,
             })
         })

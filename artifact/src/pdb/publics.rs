@@ -90,7 +90,8 @@ pub(crate) fn symbols<'s>(
             size: 0,
             type_rank: if public.is_function { 0 } else { 2 },
             binding_rank: if public.is_public { 0 } else { 2 },
-            is_thumb: false,
+            is_compressed: false,
+            is_descriptor: false,
             table: SymbolTable::Publics,
         });
     }

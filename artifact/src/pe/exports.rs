@@ -25,7 +25,8 @@ pub(crate) fn symbols<'d>(pe: &Pe<'d>) -> impl Iterator<Item = Symbol<'d>> + use
                 size: 0,
                 type_rank: 0,
                 binding_rank: 0,
-                is_thumb: false,
+                is_compressed: false,
+                is_descriptor: false,
                 table: SymbolTable::Exports,
             })
         })

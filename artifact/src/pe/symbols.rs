@@ -94,7 +94,8 @@ fn symbol<'d>(pe: &Pe<'d>, entry: &'d pe::ImageSymbol) -> Option<Symbol<'d>> {
         size: 0,
         type_rank: if is_function { 0 } else { 2 },
         binding_rank,
-        is_thumb: false,
+        is_compressed: false,
+        is_descriptor: false,
         table: SymbolTable::Symtab,
     })
 }

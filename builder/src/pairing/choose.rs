@@ -12,7 +12,7 @@
 //! * A debug file whose sections of code lie elsewhere than the binary's is of another build, whatever its id says, and a mismatch.
 //! * Binaries without an id of a linker that have the same code and other data are different programs: one is taken, and each other is a
 //!   mismatch.
-//! * Everything else is a contradiction, and an error that names both.
+//! * Everything else is a contradiction, and an error that names both; the module is told with the file that comes first.
 
 use std::cmp::Reverse;
 
@@ -24,7 +24,7 @@ use super::contradiction::{Contradiction, contradiction};
 use super::same_build::is_same_build;
 use super::{Module, Paired, Part};
 use crate::error::BuildError;
-use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
+use crate::report::{Conflict, Mismatch, NamedBy, PairedBy, Side, Superseded};
 
 /// The files of one debug id.
 #[derive(Debug, Default)]
@@ -33,13 +33,21 @@ pub(super) struct Group<'f> {
     pub(super) debug_files: Vec<Part<'f>>,
 }
 
+/// What is said of files beside those that make up the modules.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) superseded: Vec<Superseded>,
+    pub(super) mismatches: Vec<Mismatch>,
+    pub(super) conflicts: Vec<Conflict>,
+}
+
 pub(super) fn choose<'f>(
     id: &DebugId,
     group: Group<'f>,
     layout: Option<&LayoutDir>,
-    superseded: &mut Vec<Superseded>,
-    mismatches: &mut Vec<Mismatch>,
+    told: &mut Told,
 ) -> Result<Module<'f>, BuildError> {
+    let Told { superseded, mismatches, conflicts } = told;
     let Group { mut binaries, mut debug_files } = group;
     let size = |part: &Part<'_>| Reverse(part.file.measured.size);
     binaries.sort_by_key(|part| (part.tells(), part.file.objects().len(), size(part), part.file.digest()));
@@ -54,11 +62,15 @@ pub(super) fn choose<'f>(
         } else if same_code && is_in_universal(binary, other) {
             superseded.push(instead(other, binary, "the same slice in another file"));
         } else if same_code {
-            superseded.push(instead(other, binary, "the same code in a larger file, to which something was added"));
+            superseded.push(instead(
+                other,
+                binary,
+                "the same code in a larger file, with more in it or packed otherwise",
+            ));
         } else if is_hash_of_code(binary) && is_hash_of_code(other) {
             mismatches.push(twin(id, binary, other));
         } else {
-            return Err(conflict(id, FileRole::Executable, binary, other, ""));
+            conflicts.push(conflict(id, FileRole::Executable, binary, other, String::new()));
         }
     }
     debug_files.sort_by_key(|part| {
@@ -95,18 +107,18 @@ pub(super) fn choose<'f>(
         let Some(debug) = debug else { break };
         if let Some(rule) = why_instead(debug, other) {
             // It says what it says of other code, whatever it says more.
-            if let Some(found) = contradiction(debug, other, layout)? {
-                return Err(conflict(id, FileRole::Debuginfo, debug, other, &found.told()));
+            match contradiction(debug, other, layout)? {
+                Some(found) => conflicts.push(conflict(id, FileRole::Debuginfo, debug, other, found.told())),
+                None => superseded.push(instead(other, debug, rule)),
             }
-            superseded.push(instead(other, debug, rule));
         } else if is_same_build(debug, other, layout)? {
             let rule = match is_in_universal(debug, other) {
                 true => "the same slice in another file",
-                false => "the same debug information in a larger file, to which something was added",
+                false => "the same debug information in a larger file, with more in it or packed otherwise",
             };
             superseded.push(instead(other, debug, rule));
         } else {
-            return Err(conflict(id, FileRole::Debuginfo, debug, other, ""));
+            conflicts.push(conflict(id, FileRole::Debuginfo, debug, other, String::new()));
         }
     }
     let by = match id {
@@ -215,10 +227,6 @@ fn instead(left_out: Part<'_>, taken: Part<'_>, rule: &'static str) -> Supersede
 }
 
 /// `difference` tells in what, where that is known.
-fn conflict(id: &DebugId, role: FileRole, one: Part<'_>, other: Part<'_>, difference: &str) -> BuildError {
-    let mut places = [one.file.place.clone(), other.file.place.clone()];
-    places.sort();
-    let [first, second] = places;
-    let difference = if difference.is_empty() { String::new() } else { format!(": {difference}") };
-    BuildError::Conflict { id: id.to_string(), role, first, second, difference }
+fn conflict(id: &DebugId, role: FileRole, one: Part<'_>, other: Part<'_>, difference: String) -> Conflict {
+    Conflict::new(id.to_string(), role, &one.file.place, &other.file.place, difference)
 }

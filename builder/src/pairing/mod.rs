@@ -19,7 +19,7 @@ use symseal_module::DebugId;
 
 use crate::error::BuildError;
 use crate::inputs::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
-use crate::report::{Mismatch, PairedBy, Superseded};
+use crate::report::{Conflict, Mismatch, PairedBy, Superseded};
 
 /// One object file, one slice of a universal file, or a whole file of another kind.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +59,8 @@ pub(crate) struct Module<'f> {
 pub(crate) struct Pairing<'f> {
     pub(crate) modules: BTreeMap<DebugId, Module<'f>>,
     pub(crate) mismatches: Vec<Mismatch>,
+    /// Files that contradict each other, so that no bundle can be made of all.
+    pub(crate) conflicts: Vec<Conflict>,
     pub(crate) superseded: Vec<Superseded>,
     /// Debug files that belong to no module, with the reason.
     pub(crate) loose: Vec<(&'f InputFile, &'static str)>,
@@ -177,11 +179,14 @@ pub(crate) fn pair<'f>(files: &'f [InputFile], layout: Option<&LayoutDir>) -> Re
             }
         }
     }
-    let mut pairing = Pairing::default();
+    let mut told = choose::Told::default();
+    let mut modules = BTreeMap::new();
     for (id, group) in groups {
-        let module = choose::choose(&id, group, layout, &mut pairing.superseded, &mut pairing.mismatches)?;
-        pairing.modules.insert(id, module);
+        let module = choose::choose(&id, group, layout, &mut told)?;
+        modules.insert(id, module);
     }
+    let choose::Told { superseded, mismatches, conflicts } = told;
+    let mut pairing = Pairing { modules, mismatches, conflicts, superseded, loose: Vec::new() };
     debug_link::pair(&mut pairing, unidentified);
     elf::supplementary(&mut pairing);
     split::join(&mut pairing, &split_files, layout)?;
@@ -191,6 +196,7 @@ pub(crate) fn pair<'f>(files: &'f [InputFile], layout: Option<&LayoutDir>) -> Re
     macho::mismatches(&mut pairing);
     pairing.mismatches.sort();
     pairing.mismatches.dedup();
+    pairing.conflicts.sort();
     pairing.superseded.sort();
     Ok(pairing)
 }

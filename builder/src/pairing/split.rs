@@ -11,7 +11,7 @@ use symseal_module::DebugId;
 
 use super::{Module, Paired, Pairing, Part, is_named};
 use crate::error::BuildError;
-use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
+use crate::report::{Conflict, Mismatch, NamedBy, PairedBy, Side, Superseded};
 
 /// A module whose split DWARF is not all there.
 struct Suspect<'f> {
@@ -105,17 +105,20 @@ pub(super) fn join<'f>(
                     "split DWARF of the same unit; the file is taken whose path fits the unit's name, of several the first by name"
                 }
             };
-            let (place, by) = (part.file.place.clone(), first.file.place.clone());
-            pairing.superseded.push(Superseded { place, by, rule });
+            let superseded = Superseded { place: part.file.place.clone(), by: first.file.place.clone(), rule };
             let contents = contents(*part, layout)?;
+            let before = pairing.conflicts.len();
             for (at, taken, unit) in instead {
                 let theirs = match taken_contents.entry(at) {
                     Entry::Occupied(read) => read.into_mut(),
                     Entry::Vacant(unread) => unread.insert(self::contents(taken, layout)?),
                 };
                 if let Some(found) = other_unit(&contents, theirs) {
-                    return Err(conflict(unit, *part, taken, &found));
+                    pairing.conflicts.push(conflict(unit, *part, taken, found));
                 }
+            }
+            if pairing.conflicts.len() == before {
+                pairing.superseded.push(superseded);
             }
             continue;
         }
@@ -182,17 +185,8 @@ fn other_unit(one: &Contents, other: &Contents) -> Option<String> {
     })
 }
 
-fn conflict(unit: u64, one: Part<'_>, other: Part<'_>, difference: &str) -> BuildError {
-    let mut places = [one.file.place.clone(), other.file.place.clone()];
-    places.sort();
-    let [first, second] = places;
-    BuildError::Conflict {
-        id: format!("unit {unit:016x}"),
-        role: FileRole::SplitDwarf,
-        first,
-        second,
-        difference: format!(": {difference}"),
-    }
+fn conflict(unit: u64, one: Part<'_>, other: Part<'_>, difference: String) -> Conflict {
+    Conflict::new(format!("unit {unit:016x}"), FileRole::SplitDwarf, &one.file.place, &other.file.place, difference)
 }
 
 fn units<'f>(part: Part<'f>) -> &'f [u64] {

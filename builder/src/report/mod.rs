@@ -12,7 +12,7 @@ use crate::sources::SourcesReport;
 
 pub use inputs::{ArchiveReport, InputReport, PassedOver, Refused, SkippedPlaces};
 pub use modules::{ModuleReport, PairedFile, PairedRole, UnsupportedRange, UnwindReport, UnwindTotals};
-pub use pairs::{Mismatch, NamedBy, PairedBy, Side, Superseded, Unpaired};
+pub use pairs::{Conflict, Mismatch, NamedBy, PairedBy, Side, Superseded, Unpaired};
 
 /// The schema of the JSON form: `docs/formats/schemas/build_report.schema.json`.
 pub(crate) const SCHEMA: &str = "symseal.build_report.v1";
@@ -38,6 +38,8 @@ pub struct BuildReport {
     pub debug_files_without_binaries: Vec<Unpaired>,
     /// Debug files that look like a binary's and are of another build. Errors.
     pub mismatches: Vec<Mismatch>,
+    /// Files of one id of which no rule says which is the better one. Errors, for which no bundle is written.
+    pub conflicts: Vec<Conflict>,
     /// Files that were left out because another file of the same id is better.
     pub superseded: Vec<Superseded>,
     /// The unwind tables of all modules.
@@ -59,6 +61,7 @@ impl BuildReport {
             binaries_without_debug_files: Vec::new(),
             debug_files_without_binaries: Vec::new(),
             mismatches: Vec::new(),
+            conflicts: Vec::new(),
             superseded: Vec::new(),
             unwind: UnwindTotals::default(),
             sources: None,
@@ -68,7 +71,7 @@ impl BuildReport {
     /// Whether every module is paired, no file and no debug information is damaged, every archive was looked into, and nothing
     /// contradicts, no source file's checksum either: what a strict build asks for.
     pub fn is_complete(&self) -> bool {
-        let mismatches = self.mismatches.len() as u64 + self.mismatched_sources();
+        let mismatches = (self.mismatches.len() + self.conflicts.len()) as u64 + self.mismatched_sources();
         let unread = self.inputs.damaged() + self.inputs.not_looked_into() + self.damaged_modules();
         self.unpaired() + mismatches + unread == 0
     }

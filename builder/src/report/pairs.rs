@@ -1,6 +1,9 @@
 //! Which files belong together, which lack their counterpart, and which contradict each other.
 
+use std::fmt;
+
 use serde::Serialize;
+use symseal_bundle::FileRole;
 use symseal_module::DebugId;
 
 /// How a file was found to belong to a module.
@@ -129,4 +132,35 @@ pub struct Superseded {
     pub by: String,
     /// In which way it is better.
     pub rule: &'static str,
+}
+
+/// Two different files for one role of one module, and no rule says which is the better one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Conflict {
+    /// The debug id, or the unit of split DWARF.
+    pub id: String,
+    /// The role.
+    pub role: FileRole,
+    /// The one file: a path, or `archive!/member`.
+    pub first: String,
+    /// The other file.
+    pub second: String,
+    /// What contradicts that they are of one build; empty where that is not known.
+    pub difference: String,
+}
+
+impl Conflict {
+    /// The files in the order of their places.
+    pub(crate) fn new(id: String, role: FileRole, one: &str, other: &str, difference: String) -> Self {
+        let (first, second) = if one <= other { (one, other) } else { (other, one) };
+        Self { id, role, first: first.to_owned(), second: second.to_owned(), difference }
+    }
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, role, first, second, difference } = self;
+        let colon = if difference.is_empty() { "" } else { ": " };
+        write!(f, "{first} and {second} both claim to be the {role} file of {id}, and differ{colon}{difference}")
+    }
 }

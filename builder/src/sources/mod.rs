@@ -150,7 +150,7 @@ pub fn gather_sources(
     if let Some(map) = lookup.outside().and_then(|outside| options.maps.get(outside)) {
         return Err(GatherError::MapOutside { map: map.to_string() });
     }
-    let mut report = SourcesReport { wanted: wanted.paths.len() as u64, ..SourcesReport::default() };
+    let mut report = SourcesReport::default();
     let mut writer = SourcesWriter::new();
     let mut total = 0_u64;
     for (path, checksums) in &wanted.paths {
@@ -200,13 +200,16 @@ fn find(
 ) -> Result<BTreeMap<Digest, Taken>, GatherError> {
     let mut taken = BTreeMap::new();
     if path.len() > sources::MAX_PATH_BYTES {
+        report.wanted = report.wanted.saturating_add(1);
         report.refuse(path, "its path is longer than 4096 bytes".to_owned());
         return Ok(taken);
     }
-    let wanted: Vec<Option<&Checksum>> =
+    let mut missing: Vec<Option<&Checksum>> =
         if checksums.is_empty() { vec![None] } else { checksums.iter().map(Some).collect() };
-    let mut missing = wanted;
-    let (mut others, mut problem, mut large) = (Vec::new(), None, None);
+    // What lies at the path and is nothing that was asked for; where all is, one of those: it is another file than the missing one.
+    let mut other: Option<(PathBuf, Vec<u8>)> = None;
+    let mut nearest: Option<(PathBuf, Digest)> = None;
+    let (mut problem, mut large) = (None, None);
     for candidate in lookup.candidates(path) {
         if missing.is_empty() {
             break;
@@ -229,26 +232,41 @@ fn find(
                         !same
                     }
                 });
-                if missing.len() == before {
-                    others.push((root.place(&candidate.parts), bytes));
-                } else {
-                    taken.insert(Digest::of(&bytes), Taken { bytes, checked_by });
+                let digest = Digest::of(&bytes);
+                if missing.len() < before {
+                    nearest = nearest.or_else(|| Some((root.place(&candidate.parts), digest)));
+                    taken.insert(digest, Taken { bytes, checked_by });
+                } else if !taken.contains_key(&digest) {
+                    other = other.or_else(|| Some((root.place(&candidate.parts), bytes)));
                 }
             }
         }
     }
-    for checksum in missing {
-        match (checksum, others.first(), &problem, large) {
-            (Some(expected), Some((at, bytes)), ..) => report.mismatched.push(MismatchedSource {
+    let found = other.as_ref().map(|(at, bytes)| (at, bytes.as_slice())).or_else(|| {
+        let (at, digest) = nearest.as_ref()?;
+        Some((at, taken.get(digest)?.bytes.as_slice()))
+    });
+    report.wanted = report.wanted.saturating_add(taken.len() as u64);
+    match (found, problem, large) {
+        (Some((at, bytes)), ..) => {
+            report.wanted = report.wanted.saturating_add(missing.len() as u64);
+            report.mismatched.extend(missing.into_iter().flatten().map(|expected| MismatchedSource {
                 path: path.to_owned(),
                 file: place_of(at),
                 expected: open::text(expected),
                 found: open::text(&open::checksum_like(expected, bytes)),
-            }),
-            (_, _, Some(why), _) => report.refuse(path, why.clone()),
-            (_, _, _, Some(bytes)) => report.too_large.push(LargeSource { path: path.to_owned(), bytes }),
-            _ => report.not_found.push(path.to_owned()),
+            }));
         }
+        // However many files the path stands for, nothing tells them apart: it is named once.
+        (None, problem, large) if !missing.is_empty() => {
+            report.wanted = report.wanted.saturating_add(1);
+            match (problem, large) {
+                (Some(why), _) => report.refuse(path, why),
+                (None, Some(bytes)) => report.too_large.push(LargeSource { path: path.to_owned(), bytes }),
+                (None, None) => report.not_found.push(path.to_owned()),
+            }
+        }
+        (None, ..) => {}
     }
     Ok(taken)
 }

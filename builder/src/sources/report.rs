@@ -4,10 +4,11 @@ use serde::Serialize;
 use symseal_bundle::Digest;
 use symseal_bundle::sources::SourcesStatistics;
 
-/// What was found and what was not. Every path that was wanted is stored or stands in one of the lists.
+/// What was found and what was not. Every file that was wanted is stored or stands in one of the lists.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SourcesReport {
-    /// Distinct paths that the line tables name.
+    /// Files that the line tables name: those that are stored and those in the lists. A path counts once, or, where checksums
+    /// tell several files of it apart and one of them is there, once for each.
     pub wanted: u64,
     /// What is in the artifact.
     pub statistics: SourcesStatistics,
@@ -15,7 +16,8 @@ pub struct SourcesReport {
     pub digest: Option<Digest>,
     /// Paths at which no file lies below the given directories.
     pub not_found: Vec<String>,
-    /// Files that are not those that were compiled. They are left out.
+    /// Files that are not those that were compiled, each once for every checksum that is missed. They are left out, where they are
+    /// not what another module names by the path.
     pub mismatched: Vec<MismatchedSource>,
     /// Files that were not read. They are left out.
     pub refused: Vec<RefusedSource>,

@@ -53,6 +53,18 @@ fn what_something_was_added_to_is_taken_and_no_contradiction() {
 }
 
 #[test]
+fn a_file_whose_debug_information_is_packed_otherwise_is_not_said_to_have_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let whole = compile(&cc, dir.path(), "whole.so", SOURCE, &["-g", "-Wl,--build-id"]);
+    let packed = dir.path().join("packed.so");
+    run(&objcopy, &["--compress-debug-sections", text(&whole), text(&packed)]);
+    let found = report(&[whole, packed]);
+    let [superseded] = found.superseded.as_slice() else { panic!("{found:#?}") };
+    assert!(superseded.rule.contains("packed otherwise"), "{superseded:?}");
+}
+
+#[test]
 fn damaged_debug_information_is_not_called_full_and_a_damaged_file_is_no_strict_build() {
     let dir = tempfile::tempdir().unwrap();
     let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };

@@ -88,8 +88,10 @@ pub fn run(args: &Args) -> Result<Answer> {
             Ok(Answer::Yes)
         }
         Err(error) => {
-            let BuildError::Strict { report, .. } = &error else { return Err(error.into()) };
-            print(report, args.json)?;
+            if let Some(report) = error.report() {
+                print(report, args.json)?;
+            }
+            let BuildError::Strict { .. } = &error else { return Err(error.into()) };
             eprintln!("error: {}", visible_lines(&error.to_string()));
             Ok(Answer::No)
         }

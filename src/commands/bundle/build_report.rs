@@ -86,6 +86,9 @@ fn pairs(report: &BuildReport) {
     }
     let superseded = report.superseded.iter();
     lines("left out", superseded.map(|one| format!("{}, for {}: {}", one.place, one.by, one.rule)).collect());
+    for one in &report.conflicts {
+        outln!("error: {}", visible(&one.to_string()));
+    }
     for one in &report.mismatches {
         let (debug_file, binary) = (visible(&one.debug_file.place), visible(&one.binary.place));
         let (expected, found) = (visible(&one.expected), visible(&one.found));
@@ -186,7 +189,7 @@ fn sources(report: &SourcesReport) {
     // Each of these is an error: nothing is cut off.
     for one in &report.mismatched {
         let (path, file) = (visible(&one.path), visible(&one.file));
-        outln!("error: {file} is not the source {path}: expected {}, found {}; left out", one.expected, one.found);
+        outln!("error: {file} is not the source {path}: expected {}, found {}; it is missing", one.expected, one.found);
     }
     let left_out = [(report.refused.len(), "refused"), (report.too_large.len(), "too large")];
     let left_out: String =
