@@ -28,7 +28,8 @@ pub(crate) fn read_process(pid: i32, address: u64, to: *mut u8, size: usize) -> 
             libc::ESRCH => Err(S::NoSuchProcess),
             // A kernel or a sandbox without the call; a target that the caller may read through its file alone.
             error @ (libc::ENOSYS | libc::EPERM) => read_file(pid, address, to, size).ok_or_else(|| {
-                let is_gone = error == libc::ENOSYS && matches!(last_error(), libc::ENOENT | libc::ESRCH);
+                let is_gone =
+                    error == libc::ENOSYS && matches!(last_error(), libc::ENOENT | libc::ESRCH) || has_ended(pid);
                 if is_gone { S::NoSuchProcess } else { S::NotPermitted }
             }),
             _ => Ok(0),
@@ -49,6 +50,18 @@ fn read_file(pid: i32, address: u64, to: *mut u8, size: usize) -> Option<usize> 
 pub(crate) fn is_of_another(thread: i32, pid: i32) -> bool {
     Opened::at(&proc_path(pid, b"/task/", Some(thread))).is_none()
         && Opened::at(&proc_path(thread, b"", None)).is_some()
+}
+
+/// Whether a thread has ended and is still listed. (proc_pid_stat(5): the state stands behind the name, which may hold brackets of its own)
+fn has_ended(thread: i32) -> bool {
+    let mut stat = [0_u8; 64];
+    // SAFETY: the array's own size.
+    let read = |file: Opened| unsafe { libc::pread(file.0, stat.as_mut_ptr().cast(), stat.len(), 0) };
+    if Opened::at(&proc_path(thread, b"/stat", None)).map(read).is_none() {
+        return false;
+    }
+    let name_ends = stat.iter().rposition(|byte| *byte == b')');
+    matches!(name_ends.and_then(|at| stat.get(at + 2)), Some(b'Z' | b'X' | b'x'))
 }
 
 /// A file that is closed again.
@@ -114,7 +127,9 @@ impl Stopped {
         let none = null_mut::<c_void>();
         // SAFETY: no memory is passed.
         if unsafe { libc::ptrace(libc::PTRACE_SEIZE, thread, none, none) } != 0 {
-            return Err(refusal(last_error()));
+            let error = last_error();
+            // One that has ended and was not waited for is no matter of rights, whatever the kernel says.
+            return Err(if has_ended(thread) { S::NoSuchProcess } else { refusal(error) });
         }
         let mut stopped = Self { thread, signal: 0 };
         // SAFETY: likewise.

@@ -299,6 +299,12 @@ int main(int argc, char **argv) {
     pid_t gone = fork();
     if (gone == 0)
         _exit(0);
+    /* Ended, and not waited for: the kernel refuses as it does where there is no right to. */
+    siginfo_t ended;
+    CHECK(waitid(P_PID, gone, &ended, WEXITED | WNOWAIT) == 0);
+    request = to_target(gone, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
+    CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_NO_SUCH_PROCESS);
+    CHECK(result.written == 0);
     CHECK(waitpid(gone, NULL, 0) == gone);
     request = to_target(gone, DWUNW_CAPTURE_READ_TARGET);
     request.registers = &registers;
