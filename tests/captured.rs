@@ -43,6 +43,18 @@ impl Running {
     fn pid(&self) -> String {
         self.0.id().to_string()
     }
+
+    /// Waits until it waits: what it wrote is here before it has gone on.
+    fn until_asleep(&self) {
+        for _ in 0..1000 {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+            if stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('S')) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("it waits for nothing");
+    }
 }
 
 /// The frames of one thread, as `trace-resolve --json` gives them.
@@ -89,6 +101,7 @@ fn rules_that_the_bundle_lacks_are_those_of_the_local_files() {
     let mut ready = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let program = Running(child);
+    program.until_asleep();
     run("trace-capture", ["--pid", &program.pid(), "--output", &at("trace")]).ok();
     let thread = u64::from(program.0.id());
     let alone = frames(&at("bundle"), &at("trace"), &["--no-scan"], thread);

@@ -123,8 +123,7 @@ fn a_dry_run_says_what_would_be_packed_and_a_strict_build_refuses_an_edited_sour
     let before = std::fs::read_dir(format!("{output}/blobs/sha256")).unwrap().count();
     for more in [&["--dry-run"][..], &["--output", output]] {
         let more: Vec<&str> = more.iter().copied().chain(["--json"]).collect();
-        let told =
-            build(&[more.as_slice(), &["--strict"]].concat()).refused(1, &["1 source files of another checksum"]);
+        let told = build(&[more.as_slice(), &["--strict"]].concat()).refused(1, &["1 source file of another checksum"]);
         let found = &told.json()["sources"]["mismatched"];
         assert_eq!((found.as_array().unwrap().len(), found[0]["path"].as_str()), (1, source.to_str()));
     }
