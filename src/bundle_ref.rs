@@ -9,6 +9,7 @@ use symseal_registry::Reference;
 use symseal_resolver::{Access, Resolver, StoredBundle};
 
 use crate::exit::NotFound;
+use crate::output::visible_lines;
 use crate::places::store_dir;
 use crate::registry_client;
 
@@ -78,6 +79,26 @@ pub fn open(reference: &str, store: Option<&PathBuf>) -> Result<OpenedBundle> {
             let layout = stored_layout(&store, &digest)?;
             let bundle = Bundle::open(layout, Some(&digest)).with_context(|| in_store(&digest, &store))?;
             Ok(OpenedBundle { bundle, access: Access::OwnStore })
+        }
+    }
+}
+
+/// The same with its sources, where it has some and they are to be had where it came from; what keeps them away is told.
+pub fn open_with_sources(reference: &str, store: Option<&PathBuf>) -> Result<OpenedBundle> {
+    let opened = open(reference, store)?;
+    let (Some(sources), Ok(parsed)) = (opened.bundle.index().sources, Reference::parse(reference)) else {
+        return Ok(opened);
+    };
+    if Path::new(reference).exists() || reference.starts_with("sha256:") {
+        return Ok(opened);
+    }
+    let Some(digest) = opened.bundle.digest() else { return Ok(opened) };
+    let digest = digest.to_string();
+    match pull(&parsed.with_digest(sources).to_string(), &store_dir(store)?) {
+        Ok(_) => open(&digest, store),
+        Err(error) => {
+            eprintln!("note: the bundle's sources: {}", visible_lines(&format!("{error:#}")));
+            Ok(opened)
         }
     }
 }

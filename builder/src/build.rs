@@ -274,11 +274,15 @@ impl SymbolBundleBuilder {
             jobs: NonZeroUsize::new(jobs).unwrap_or(NonZeroUsize::MIN),
             wants_sources: self.sources.is_some(),
         };
-        let done = AtomicU64::new(0);
+        let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
         let total = modules.len() as u64;
         let total_bytes = modules.values().map(Module::bytes).fold(0, u64::saturating_add);
         let mut finished = workers::run(&queue, jobs, |(weight, id, module)| {
             let _permit = budget.acquire(*weight);
+            let begun = begun.fetch_add(1, Ordering::Relaxed) + 1;
+            let described = module.described().or(module.binary);
+            let name = described.map_or("", |part| part.file.name.as_str());
+            self.tell(&Progress::Begun { begun, total, name, total_bytes });
             let finished = module::build(id, module, &building)?;
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             let name = &finished.entry.name;

@@ -23,6 +23,17 @@ pub enum Progress<'a> {
         /// Bytes in all.
         total_bytes: u64,
     },
+    /// A module is begun: all inputs were looked at.
+    Begun {
+        /// Modules that are begun, this one among them.
+        begun: u64,
+        /// Modules in all.
+        total: u64,
+        /// Its file name.
+        name: &'a str,
+        /// Bytes of the files of all modules.
+        total_bytes: u64,
+    },
     /// A module was finished.
     Module {
         /// Modules that are finished.

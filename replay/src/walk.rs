@@ -163,10 +163,11 @@ pub(crate) fn is_told_by_code(stack: &ThreadStack) -> bool {
         || stack.frames.iter().any(|frame| matches!(frame.method, FramePointer | Leaf | NullCall))
 }
 
-/// Whether code without rules is why there are no more frames.
+/// Whether there are no more frames for want of code: there is no rule, or one counts from a register that calls need not keep, which is believed
+/// where a call leads to what it finds.
 pub(crate) fn ends_for_want_of_a_rule(stop: StopReason) -> bool {
-    use StopReason::{Ambiguous, LeafCalled, NoModule, NoRule, NoTable};
-    matches!(stop, Ambiguous | LeafCalled | NoModule | NoRule | NoTable)
+    use StopReason::{Ambiguous, LeafCalled, NoModule, NoRule, NoTable, RegisterUnknown};
+    matches!(stop, Ambiguous | LeafCalled | NoModule | NoRule | NoTable | RegisterUnknown)
 }
 
 /// Whether all frames of one stack are the first of another.

@@ -4,12 +4,12 @@
 //! and a page under a name of its own may have that name lead to an address of this machine, and is then no foreign page to the browser. (Fetch standard,
 //! "CORS protocol and HTTP caches" and "Fetch metadata"; "DNS rebinding")
 
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::response::Response;
 
 use crate::config::{AccessConfig, Config};
 use crate::endpoints::plain;
-use crate::http::{is_this_machine, name_of_host};
+use crate::http::{BreakConnection, is_this_machine, name_of_host};
 use crate::metrics::Face;
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -18,7 +18,7 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// By what names a server is reached.
 #[derive(Debug)]
 pub(crate) struct OwnNames {
-    /// Whoever reaches it may do everything, and that is meant to be this machine.
+    /// Whoever reaches it may do everything, and that is meant to be this machine: it listens there, and has no other name.
     is_for_this_machine: bool,
     /// The name or address in the URL that the operator says.
     public: Option<String>,
@@ -26,20 +26,27 @@ pub(crate) struct OwnNames {
 
 impl OwnNames {
     pub(crate) fn of(config: &Config) -> Self {
-        let uri = config.public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
+        // As clients read it: names of other scripts become those that are asked for.
+        let url = config.public_url.as_deref().and_then(|url| reqwest::Url::parse(url).ok());
+        let is_open = config.access == AccessConfig::Open && config.listen.ip().to_canonical().is_loopback();
         Self {
-            is_for_this_machine: config.access == AccessConfig::Open && config.listen.ip().is_loopback(),
-            public: uri.and_then(|uri| Some(uri.host()?.trim_matches(['[', ']']).to_ascii_lowercase())),
+            is_for_this_machine: is_open && config.public_url.is_none(),
+            public: url.and_then(|url| Some(url.host_str()?.trim_matches(['[', ']']).to_ascii_lowercase())),
         }
     }
 
     /// What is answered to a request that a foreign page sent; `None` where it is nobody's.
     pub(crate) fn refusal(&self, face: Face, method: &Method, headers: &HeaderMap) -> Option<Response> {
-        if self.is_for_this_machine && text(headers, &header::HOST).is_some_and(|host| !self.is_own(host)) {
-            return Some(plain(
+        if self.is_for_this_machine && text(headers, &header::HOST).is_some_and(|host| !is_this_machine(host)) {
+            let mut refusal = plain(
                 StatusCode::MISDIRECTED_REQUEST,
-                "this server lets this machine do everything, and is called localhost or by its loopback address; public_url gives it another name",
-            ));
+                "this server lets this machine do everything, and is called localhost or by its loopback address; where others are to reach it through a proxy, set public_url",
+            );
+            if matches!(face, Face::Debuginfod | Face::Symbols) {
+                // Debuggers keep any answer as "there is no such file".
+                refusal.extensions_mut().insert(BreakConnection);
+            }
+            return Some(refusal);
         }
         let changes = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
         // Pages of others may ask for names: profilers do.
@@ -47,10 +54,6 @@ impl OwnNames {
             return Some(plain(StatusCode::FORBIDDEN, "a page of another site may not write here"));
         }
         None
-    }
-
-    fn is_own(&self, host: &str) -> bool {
-        is_this_machine(host) || self.public.as_deref() == Some(name_of_host(host).to_ascii_lowercase().as_str())
     }
 
     /// Whether a browser says that a page of another site sends it. Other programs say nothing of pages.
@@ -104,11 +107,18 @@ mod tests {
             assert_eq!(asked(&open, host), expected, "{host}");
         }
         assert_eq!(status(&open, &Method::GET, Face::Oci, &[]), None, "HTTP/1.0 has no Host");
-        let named = names(AccessConfig::Open, loopback, Some("https://Symbols.example/x"));
-        assert_eq!((asked(&named, "symbols.EXAMPLE:443"), asked(&named, "evil.example")), (None, Some(421)));
-        for others in [names(AccessConfig::Open, [10, 0, 0, 1], None), names(with_tokens(), loopback, None)] {
-            assert_eq!(asked(&others, "symbols.example"), None);
+        // A proxy calls it by whatever name it has for it.
+        let behind_proxy = names(AccessConfig::Open, loopback, Some("https://symbols.example"));
+        let to_others = [names(AccessConfig::Open, [10, 0, 0, 1], None), names(with_tokens(), loopback, None)];
+        for others in to_others.iter().chain([&behind_proxy]) {
+            assert_eq!(asked(others, "backend"), None);
         }
+        let for_debuggers = open.refusal(
+            Face::Debuginfod,
+            &Method::GET,
+            &[(header::HOST, HeaderValue::from_static("backend"))].into_iter().collect(),
+        );
+        assert!(for_debuggers.unwrap().extensions().get::<BreakConnection>().is_some());
     }
 
     #[test]

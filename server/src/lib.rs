@@ -111,6 +111,7 @@ pub use error::ServerError;
 pub use gateway::{Gateway, GatewayConfig};
 pub use notes::{Note, Pins};
 pub use objects::{BlobsUrl, ParseBlobsUrlError};
+pub use opened::make_data;
 pub use origins::{CACHE_BYTES, Origins, Patience, SILENCE, TREE_INTERVAL};
 pub use quotas::{QuotaUse, RepositoryUse, StoreUse, usage};
 pub use rebuild::{Rebuilt, rebuild};

@@ -217,7 +217,7 @@ impl OperatorNotes {
             Some(behind) => {
                 if config.database.is_none() {
                     let failed = |source| ServerError::Data { path: config.data.clone(), source };
-                    fs::create_dir_all(&config.data).map_err(failed)?;
+                    opened::make_data(&config.data).map_err(failed)?;
                 }
                 let store = store::open(&config.data, config.database.as_ref()).await?;
                 Some(Arc::new(Facts::new(opened::objects_of(behind)?, store)))

@@ -49,9 +49,18 @@ const LOCK_TRIES: usize = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// Makes a data directory where there is none: its owner's alone, as it has what callers need tokens for. One that is there keeps its mode.
-pub(crate) fn make_data(data: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// As the system has them.
+pub fn make_data(data: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)
+    if let Some(parent) = data.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(data) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && data.is_dir() => Ok(()),
+        made => made,
+    }
 }
 
 /// Keeps other servers away from a data directory, which is made where there is none, for as long as the file is open.

@@ -5,19 +5,15 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// Files, and folders with all that lies in them, that no directory gives. They are known by device and inode, so that links and mounts lead
-/// to them under no other name.
+/// Files, and folders with all that lies in them, that no directory gives, and what a folder of them has right in it, wherever a link there leads: blobs may
+/// be on another disk. They are known by device and inode, so that links and mounts lead to them under no other name. A copy of a folder
+/// is another one, and so is one of hard links but for the files right in the folder.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Withheld(Vec<PathBuf>);
 
 impl Withheld {
     pub(crate) fn new(places: impl IntoIterator<Item = PathBuf>) -> Self {
         Self(places.into_iter().collect())
-    }
-
-    /// Whether a folder or file with this device and inode is one of them. Blocks.
-    pub(crate) fn is(&self, identity: Identity) -> bool {
-        self.identities().contains(&identity)
     }
 
     /// Whether an open file is one of them or lies below one; `found_at` gives its path without links where the system does not tell it. What
@@ -28,24 +24,33 @@ impl Withheld {
         }
         let Ok(metadata) = file.metadata() else { return true };
         let Ok(path) = path_of(file).or_else(|_| found_at()) else { return true };
-        self.is(identity_of(&metadata)) || self.has_path(&path)
+        let identities = self.identities();
+        identities.contains(&identity_of(&metadata)) || is_below(&path, &identities)
     }
 
     /// The same of a folder's path, without links in it.
     pub(crate) fn has_path(&self, path: &Path) -> bool {
-        let identities = self.identities();
-        let folders = path.ancestors().filter_map(|folder| folder.metadata().ok());
-        folders.map(|metadata| identity_of(&metadata)).any(|identity| identities.contains(&identity))
+        is_below(path, &self.identities())
     }
 
-    /// They are looked at anew each time: keys are replaced while a server runs.
-    fn identities(&self) -> Vec<Identity> {
-        self.0.iter().filter_map(|place| place.metadata().ok()).map(|metadata| identity_of(&metadata)).collect()
+    /// What they are now. They are looked at anew each time: keys are replaced while a server runs. Blocks.
+    pub(crate) fn identities(&self) -> Vec<Identity> {
+        let inside = |place: &PathBuf| {
+            let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect::<Vec<_>>()
+        };
+        let places = self.0.iter().flat_map(|place| std::iter::once(place.clone()).chain(inside(place)));
+        places.filter_map(|place| place.metadata().ok()).map(|metadata| identity_of(&metadata)).collect()
     }
 }
 
+fn is_below(path: &Path, identities: &[Identity]) -> bool {
+    let folders = path.ancestors().filter_map(|folder| folder.metadata().ok());
+    folders.map(|metadata| identity_of(&metadata)).any(|identity| identities.contains(&identity))
+}
+
 /// Device and inode.
-type Identity = (u64, u64);
+pub(crate) type Identity = (u64, u64);
 
 fn identity_of(metadata: &Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
@@ -71,10 +76,18 @@ mod tests {
         }
         std::fs::hard_link(at("key"), at("copy")).unwrap();
         std::os::unix::fs::symlink(at("data"), at("link")).unwrap();
+        // Blobs on another disk, and another name of the database.
+        std::fs::create_dir(at("disk")).unwrap();
+        std::os::unix::fs::symlink(at("disk"), at("data/traces")).unwrap();
+        for name in ["disk/b", "data/database"] {
+            std::fs::write(at(name), name).unwrap();
+        }
+        std::fs::hard_link(at("data/database"), at("backup")).unwrap();
         let withheld = Withheld::new([at("link"), at("key"), at("none")]);
         let has = |name: &str| withheld.has(&File::open(at(name)).unwrap(), || panic!("the system tells"));
-        let found: Vec<bool> = ["data/blobs/a", "link/blobs/a", "key", "copy", "free"].map(has).to_vec();
-        assert_eq!(found, [true, true, true, true, false]);
+        let found: Vec<bool> =
+            ["data/blobs/a", "link/blobs/a", "key", "copy", "disk/b", "backup", "free"].map(has).to_vec();
+        assert_eq!(found, [true, true, true, true, true, true, false]);
         assert!(withheld.has_path(&at("data/blobs")) && !withheld.has_path(&at("")));
         // A key that is replaced is withheld as the one before.
         std::fs::write(at("new"), "new").unwrap();

@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use symseal_sealer::{LogKey, TileLog};
-use symseal_server::{AccessConfig, Config, LOG_FOLDER, LogConfig, Server};
+use symseal_server::{AccessConfig, Config, LOG_FOLDER, LogConfig, Server, make_data};
 
 use crate::exit::Answer;
 use crate::keyring;
@@ -117,6 +117,7 @@ fn log(is_wanted: bool, key_file: &Path, data: &Path) -> Result<Option<LogConfig
         if !is_wanted {
             return Ok(None);
         }
+        make_data(data).with_context(|| format!("{}", data.display()))?;
         let key = if key_file.exists() {
             LogKey::load_pem(key_file)?
         } else {

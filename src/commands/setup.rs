@@ -28,7 +28,7 @@ pub struct SetupArgs {
     /// The server, as http://HOST:PORT.
     #[arg(long, required_unless_present = "directory")]
     server: Option<String>,
-    /// A directory that `oras pull` or `symseal bundle pull` left, in place of a server or beside it.
+    /// A directory that `oras pull` or `symseal bundle export` left, in place of a server or beside it.
     #[arg(long)]
     directory: Option<PathBuf>,
     /// Write the settings into this file, such as ~/.gdbinit, between two marks; what else is in it stays.
@@ -51,6 +51,12 @@ pub fn run(command: &Command) -> Result<Answer> {
     };
     let server = args.server.as_deref().map(base_url).transpose()?;
     let directory = args.directory.as_deref().map(std::path::absolute).transpose()?;
+    if let Some(layout) = directory.as_deref().filter(|directory| directory.join("oci-layout").is_file()) {
+        bail!(
+            "--directory {0}: an OCI layout, in which debuggers find nothing; symseal bundle export {0} --build-id DIR (gdb), --lldb DIR or --symstore DIR (WinDbg) makes a directory for them",
+            layout.display()
+        );
+    }
     let lines = settings(server, directory.as_deref());
     if matches!(command, Command::Lldb(_)) && server.is_some() {
         eprintln!(

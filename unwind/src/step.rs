@@ -467,7 +467,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 }
                 // The table of each callee says whether its convention keeps those of the convention.
                 _ if Self::MACHINE.is_volatile(number) && !Self::MACHINE.convention_registers.contains(&number) => {
-                    if !is_kept {
+                    // What was not found by a rule may have left out who changed it.
+                    if !is_kept || matches!(caller.method, UnwindMethod::FramePointer | UnwindMethod::Scan) {
                         return None;
                     }
                 }

@@ -151,7 +151,11 @@ pub struct OriginsSection {
 
 /// Whether paths can be put behind a URL.
 fn is_base(url: &str) -> bool {
+    // Slips that a browser would mend are shown to clients as they stand.
     let Ok(parsed) = reqwest::Url::parse(url) else { return false };
+    if !url.starts_with("http://") && !url.starts_with("https://") {
+        return false;
+    }
     let has_host = parsed.host_str().is_some_and(|host| !host.is_empty());
     matches!(parsed.scheme(), "http" | "https") && has_host && parsed.query().is_none() && parsed.fragment().is_none()
 }

@@ -12,8 +12,15 @@ pub(crate) fn name_of(host: &str) -> &str {
 
 /// Whether it is a name of the machine that asks. Any other may belong to somebody who has it lead here.
 pub(crate) fn is_this_machine(host: &str) -> bool {
-    let name = name_of(host);
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    /// Beside `localhost` and what ends with it (RFC 6761, 6.3): what systems write into their tables of hosts.
+    const NAMES: [&str; 3] = ["localhost.localdomain", "ip6-localhost", "ip6-loopback"];
+    let name = name_of(host).to_ascii_lowercase();
+    let name = name.strip_suffix('.').unwrap_or(&name);
+    let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || NAMES.contains(&name)
+        || name.parse::<IpAddr>().is_ok_and(is_loopback)
 }
 
 #[cfg(test)]
@@ -22,12 +29,30 @@ mod tests {
 
     #[test]
     fn a_name_of_another_machine_is_not_this_one() {
-        for host in ["localhost", "LOCALHOST:80", "127.0.0.1:8791", "127.1.2.3", "[::1]:80", "[::1]"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1:8791",
+            "127.1.2.3",
+            "[::1]:80",
+            "[::1]",
+            "localhost.:80",
+            "app.localhost",
+            "ip6-localhost",
+            "[::ffff:127.0.0.1]:1",
+        ] {
             assert!(is_this_machine(host), "{host}");
         }
-        for host in
-            ["evil.example", "evil.example:8791", "127.0.0.1.evil.example", "10.0.0.1", "", "localhost.evil", "[::2]:1"]
-        {
+        for host in [
+            "evil.example",
+            "evil.example:8791",
+            "127.0.0.1.evil.example",
+            "10.0.0.1",
+            "",
+            "localhost.evil",
+            "evillocalhost",
+            "[::2]:1",
+        ] {
             assert!(!is_this_machine(host), "{host}");
         }
     }

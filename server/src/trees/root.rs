@@ -14,7 +14,7 @@ use symseal_artifact::escaped;
 
 use super::Stamp;
 use super::told::Told;
-use crate::withheld::Withheld;
+use crate::withheld::{Identity, Withheld};
 
 /// How deep folders are looked into.
 const DEEPEST: usize = 64;
@@ -105,10 +105,11 @@ impl Root {
             tracing::warn!(folder = %self.place, "not looked into: it lies in the server's own data directory");
             return look;
         }
+        let withheld = self.withheld.identities();
         // Names alone: a handle for each folder that waits would be more than a process may have.
         let mut open = vec![String::new()];
         while let Some(folder) = open.pop() {
-            if !folder.is_empty() && self.is_withheld(&folder) {
+            if !folder.is_empty() && self.is_one_of(&folder, &withheld) {
                 continue;
             }
             match self.entries(&folder, &mut look, told) {
@@ -126,8 +127,8 @@ impl Root {
     }
 
     /// Whether a folder is the server's own: what is hidden or taken down there would be found by its files.
-    fn is_withheld(&self, folder: &str) -> bool {
-        self.dir.metadata(folder).is_ok_and(|metadata| self.withheld.is((metadata.dev(), metadata.ino())))
+    fn is_one_of(&self, folder: &str, withheld: &[Identity]) -> bool {
+        self.dir.metadata(folder).is_ok_and(|metadata| withheld.contains(&(metadata.dev(), metadata.ino())))
     }
 
     fn tell_unread(&self, told: &Told, path: &str, error: &io::Error) {

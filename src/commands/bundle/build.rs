@@ -118,16 +118,18 @@ pub(crate) fn progress(bar: ProgressBar) -> ProgressFn {
             let name = path.file_name().unwrap_or_default().as_encoded_bytes();
             bar.set_message(visible(&symseal_artifact::escaped(name)));
         }
-        Progress::Module { name, bytes, total_bytes, done, total } => {
-            // What the module took is free, and the next one waits for it.
-            crate::heap::give_back_after(*bytes);
-            if bar.length() != Some(*total_bytes) {
+        Progress::Begun { begun, total, name, total_bytes } => {
+            if *begun == 1 {
                 // Another kind of work has another rate.
                 bar.reset();
                 bar.set_length(*total_bytes);
             }
+            bar.set_message(format!("module {begun} of {total}: {}", visible(name)));
+        }
+        Progress::Module { bytes, .. } => {
+            // What the module took is free, and the next one waits for it.
+            crate::heap::give_back_after(*bytes);
             bar.set_position(built.fetch_add(*bytes, Ordering::Relaxed) + bytes);
-            bar.set_message(format!("module {done} of {total}: {}", visible(name)));
         }
     })
 }

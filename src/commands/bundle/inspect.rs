@@ -34,10 +34,11 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<Answer> {
-    let bundle = bundle_ref::open(&args.bundle, args.store.as_ref())?.bundle;
     if args.disclosure {
+        let bundle = bundle_ref::open_with_sources(&args.bundle, args.store.as_ref())?.bundle;
         return super::disclosure::run(&bundle, args.json);
     }
+    let bundle = bundle_ref::open(&args.bundle, args.store.as_ref())?.bundle;
     let index = bundle.index();
     if args.json {
         outln!("{}", serde_json::to_string_pretty(index)?);

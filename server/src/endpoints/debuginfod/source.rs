@@ -2,6 +2,7 @@
 //! a directory that the operator named.
 
 use std::io::{self, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -62,7 +63,11 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
         Ok(Ok(Some(Found::Below(blob)))) => {
             let changed =
                 blob.modified.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()).unwrap_or_default();
-            let etag = format!("\"{}-{}\"", blob.size, changed.as_nanos());
+            // A time of change that was set back is that of the file before; who writes or replaces a file changes one of these.
+            let written =
+                blob.file.metadata().map_or((0, 0, 0), |found| (found.ctime(), found.ctime_nsec(), found.ino()));
+            let (seconds, nanoseconds, inode) = written;
+            let etag = format!("\"{}-{}-{seconds}-{nanoseconds}-{inode}\"", blob.size, changed.as_nanos());
             FileAnswer { headers: headers(path, blob.size, SHORT_CACHE), source: blob.into(), window: None, etag }
         }
         Ok(Ok(None)) => return None,
