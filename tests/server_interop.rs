@@ -246,6 +246,12 @@ fn the_settings_that_setup_prints_lead_gdb_to_the_server_and_to_a_pulled_directo
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("app.c"), "{place:?}: {text}");
     }
+    // What `symseal bundle pull` leaves has no such files.
+    let layout = release.folder("layout");
+    std::fs::create_dir_all(&layout).expect("a folder");
+    std::fs::write(layout.join("oci-layout"), "{}").expect("a layout");
+    program::symseal(["setup", "gdb", "--directory", &layout.display().to_string()])
+        .refused(2, &["OCI layout", "symseal bundle export"]);
 }
 
 #[test]

@@ -51,10 +51,17 @@ fn sources_are_listed_told_of_and_pushed_only_when_asked_for() {
     let told = symseal(["bundle", "inspect", &pulled, "--disclosure", "--json"]).ok().json();
     assert!(told["sources"]["digest"].is_string() && told["sources"]["statistics"].is_null(), "{told}");
 
+    let store = dir.path().join("store").to_str().unwrap().to_owned();
+    let remote = || symseal(["bundle", "inspect", &reference, "--store", &store, "--disclosure", "--json"]).ok();
+    let told = remote();
+    assert!(told.json()["sources"]["statistics"].is_null() && told.stderr.contains("the bundle's sources"), "{told:?}");
+
     let private = format!("{}/demo/app-sources:1.0", server.address);
     let pushed = symseal(["bundle", "push", &layout, &reference, &format!("--with-sources={private}"), "--json"]).ok();
     assert_eq!(pushed.json()["sources"]["reference"], private.as_str());
     symseal(["bundle", "push", &layout, &reference, "--with-sources"]).ok();
+    // Whoever reads the repository reads these.
+    assert_eq!(remote().json()["sources"]["paths"], serde_json::json!(["/home/ann/app/app.c"]));
     for from in [private, format!("{reference}.sources")] {
         let pulled = dir.path().join(from.replace(['/', ':'], "_")).to_str().unwrap().to_owned();
         symseal(["bundle", "pull", &reference, "--output", &pulled]).ok();
