@@ -22,6 +22,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     pub(crate) const FOLLOWS: bool = matches!(T::MACHINE.arch, Arch::X86_64 | Arch::I686);
 
     /// The call before `pc`, if its code is at hand.
+    #[inline(never)]
     pub(crate) fn call_to(&self, pc: u64) -> Option<Call> {
         Self::call_before(self.modules.code_at(pc.wrapping_sub(1))?, pc)
     }

@@ -251,15 +251,15 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
     /// return address that they keep it (OpenSSL's AES-GCM, functions of IA-32 that align their stacks). Believed where a call leads to the return address.
     #[inline(never)]
     fn cfa_by_kept_register(&self, rule: Rule, budget: &mut Budget) -> Option<u64> {
-        let Some(ReturnAddress::AtCfa(words)) = rule.return_address() else { return None };
-        if self.state.exact || !Self::MACHINE.is_volatile(rule.register()) {
+        // Elsewhere nobody counts from such a register across a call.
+        if !Self::FOLLOWS || self.state.exact || !Self::MACHINE.is_volatile(rule.register()) {
             return None;
         }
+        let Some(ReturnAddress::AtCfa(words)) = rule.return_address() else { return None };
         let base = self.recover(rule.register(), true, budget)? & Self::MACHINE.address_mask();
         let cfa = Self::MACHINE.add(base, rule.offset() * Self::WORD);
         let return_address = self.read(Self::slot(Self::origin(rule, cfa), words))?;
-        let code = self.modules.code_at(return_address.wrapping_sub(1))?;
-        Self::call_before(code, return_address).map(|_| cfa)
+        self.call_to(return_address).map(|_| cfa)
     }
 
     pub(crate) fn by_rule(&self, rule: Rule, cfa: u64, budget: &mut Budget) -> (Option<u64>, Next) {
