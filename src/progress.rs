@@ -56,6 +56,6 @@ mod tests {
         assert_eq!(left(0, Some(9), Duration::ZERO), "?");
         assert_eq!(left(9, Some(9), Duration::ZERO), "?");
         assert_eq!(left(1, None, second), "?");
-        assert_eq!(left(1, Some(9), second * 90), "90 seconds");
+        assert_eq!(left(1, Some(9), second * 40), "40 seconds");
     }
 }
