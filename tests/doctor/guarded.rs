@@ -141,7 +141,7 @@ fn a_key_that_others_may_read_is_told() {
     scene.examine_data(&[]).has("log.key-permissions", "ok", "600");
     mode(0o644);
     scene.examine_data(&[]).has("log.key-permissions", "warning", "chmod go-rwx");
-    mode(0o640);
+    mode(0o660);
     let key = scene.at("log.key.pem");
     let tls = ["--tls-certificate", &key, "--tls-key", &key];
     scene.examine_data(&tls).has("tls.key-permissions", "warning", "chmod g-rwx");

@@ -19,8 +19,12 @@ pub(super) fn look(id: &'static str, path: &Path) -> Option<Finding> {
             format!("chmod go-rwx {shown}; take another key where others were here"),
         ));
     }
-    // Root's own file that a group may read is how a key is given to a server that may not change it.
-    if mode & 0o070 != 0 && !(owner == 0 && mode & 0o070 == 0o040) {
+    // So a key is given to a server that may not change it.
+    if owner == 0 && mode & 0o070 == 0o040 {
+        let found = format!("{shown} has the mode {mode:o}: root's, and the group {} reads it", metadata.gid());
+        return Some(Finding::ok(id, found));
+    }
+    if mode & 0o070 != 0 {
         let found = format!("{shown} has the mode {mode:o}: the group {} may use this key too", metadata.gid());
         let advice = format!(
             "chmod g-rwx {shown}, where the user {owner} is the server's; else give it to that user before (chown)"
