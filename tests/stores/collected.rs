@@ -94,9 +94,12 @@ impl Clients {
     /// One of the servers is asked, and where it is not there, the other.
     fn ask(&self, dice: &mut Dice, method: &str, path: &str, media_type: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
         let first = dice.roll(2);
-        let asked =
-            [first, 1 - first].iter().find_map(|which| request(&self.servers[*which], method, path, media_type, body));
-        asked.filter(|(status, _)| *status != 503)
+        // One that starts says so (503), and the other one is asked, as where nobody listens.
+        let ask = |which: &usize| {
+            let answer = request(&self.servers[*which], method, path, media_type, body);
+            answer.filter(|(status, _)| *status != 503)
+        };
+        [first, 1 - first].iter().find_map(ask)
     }
 
     fn status(&self, dice: &mut Dice, method: &str, path: &str) -> Option<u16> {
