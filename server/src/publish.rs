@@ -344,19 +344,30 @@ fn tell_of_verdict(digest: &BlobDigest, verdict: &Verdict) {
     }
 }
 
+/// What came of a deletion.
+pub(crate) struct Withdrawn {
+    pub(crate) removal: Removal,
+    /// The manifest that was meant, or that the tag named; `None` where there was none.
+    pub(crate) digest: Option<BlobDigest>,
+}
+
 /// Takes a tag, or a manifest with its tags, out of a repository. What it named is left to the collector.
 pub(crate) async fn withdraw(
     app: &Arc<App>,
     name: &RepositoryName,
     reference: &Reference,
-) -> Result<Removal, PublishError> {
+) -> Result<Withdrawn, PublishError> {
     // Another server may have changed what is to go.
     app.catch_up().await?;
-    let Some(repository) = app.repositories.get(name) else { return Ok(Removal::Missing) };
+    let Some(repository) = app.repositories.get(name) else {
+        return Ok(Withdrawn { removal: Removal::Missing, digest: None });
+    };
     let changes = repository.lock_changes().await;
+    let meant = repository.manifest(reference);
+    let digest = meant.as_ref().map(|(digest, _)| digest.clone());
     // The bundle whose standing changes.
     let concerned = match reference {
-        Reference::Digest(_) => repository.manifest(reference).and_then(|(digest, manifest)| {
+        Reference::Digest(_) => meant.and_then(|(digest, manifest)| {
             let subject = manifest.subject.clone().filter(|_| is_seal(&manifest));
             app.debug_files.bundle(&digest).map(|_| digest).or(subject)
         }),
@@ -365,9 +376,9 @@ pub(crate) async fn withdraw(
     let (shared, blobs, pins, wanted) =
         (Arc::clone(&repository), Arc::clone(&app.blobs), Arc::clone(&app.pins), reference.clone());
     let is_pinned = move |digest: &BlobDigest| Ok(pins.get(digest)?.is_some());
-    let removed = app.pool.run(move || shared.remove_unless(is_pinned, &wanted, &blobs)).await??;
+    let removal = app.pool.run(move || shared.remove_unless(is_pinned, &wanted, &blobs)).await??;
     drop(changes);
-    if let (Some(concerned), Removal::Removed) = (concerned, removed) {
+    if let (Some(concerned), Removal::Removed) = (concerned, removal) {
         let _bundle_changes = app.debug_files.changes.lock().await;
         let (shared, bundle) = (Arc::clone(app), concerned.clone());
         let is_gone = app.pool.run(move || reconsider(&shared, &bundle)).await?;
@@ -377,7 +388,7 @@ pub(crate) async fn withdraw(
             record_seal(app, &concerned).await?;
         }
     }
-    Ok(removed)
+    Ok(Withdrawn { removal, digest })
 }
 
 /// Makes what another server published visible to debuggers.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::digest::{Digest, Hasher};
 use crate::ingest;
 use crate::oci::{self, Descriptor, ImageIndex, Manifest, OciError};
+use crate::plain_file::open_file;
 
 const LAYOUT_FILE: &str = "oci-layout";
 const LAYOUT_JSON: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
@@ -511,15 +512,6 @@ pub fn is_tag(text: &str) -> bool {
 }
 
 /// A whole file of at most `max` bytes.
-/// Opens a file of bytes. Opening a named pipe waits for somebody to write into it, perhaps for ever; a device may give bytes without end.
-pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    let kind = std::fs::metadata(path)?.file_type();
-    if kind.is_file() || kind.is_dir() {
-        return File::open(path);
-    }
-    Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found a pipe, a socket or a device"))
-}
-
 pub(crate) fn read_bounded(path: &Path, max: u64) -> Result<Vec<u8>, LayoutError> {
     let file = open_file(path).map_err(io_error("open", path))?;
     let size = file.metadata().map_err(io_error("read", path))?.len();

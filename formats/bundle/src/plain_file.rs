@@ -1,4 +1,5 @@
-//! Files that people name in settings and options.
+//! Files that are opened by a name from outside: in the place of a file there may be a named pipe, where the opening alone waits for somebody to write into
+//! it, perhaps for ever, or a device, which gives bytes without end.
 
 use std::fs::File;
 use std::io;
@@ -7,16 +8,20 @@ use std::path::Path;
 /// Where a shell puts what it hands over itself (`--config <(decrypt server.toml)`): whoever writes there is there already.
 const HANDED_OVER: [&str; 3] = ["/dev/fd", "/proc/self/fd", "/dev/stdin"];
 
-/// Opens a file to be read. In the place of a file there may be a named pipe, where the opening alone waits for somebody to write into it, perhaps for ever,
-/// or a device, which gives bytes without end: neither is opened.
+/// Opens a file that people name in settings and options, to be read: no pipe and no device but what a shell hands over.
 ///
 /// # Errors
 /// Those of the system; [`io::ErrorKind::InvalidInput`] for what is no file.
 pub fn open_plain_file(path: &Path) -> io::Result<File> {
     let is_handed_over = HANDED_OVER.iter().any(|place| path.starts_with(place));
+    if is_handed_over { File::open(path) } else { open_file(path) }
+}
+
+/// Opens a file of bytes, no pipe and no device.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     // To open a folder waits for nothing, and to read from it is an error of its own.
     let kind = std::fs::metadata(path)?.file_type();
-    if kind.is_file() || kind.is_dir() || is_handed_over {
+    if kind.is_file() || kind.is_dir() {
         return File::open(path);
     }
     Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found a pipe, a socket or a device"))

@@ -1,9 +1,11 @@
 //! The servers that a person has set for other debuggers.
 
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use symseal_bundle::open_plain_file;
 
 use super::server::Server;
 use super::{CACHE_BYTES, Floor, OnlineConfig, OnlineError};
@@ -64,12 +66,11 @@ impl OnlineConfig {
     }
 }
 
-/// A file's text. To open a pipe that nobody writes to would take for ever.
+/// A file's text.
 fn read(place: &str) -> std::io::Result<String> {
-    match std::fs::metadata(place)? {
-        metadata if metadata.is_file() => std::fs::read_to_string(place),
-        _ => Err(std::io::Error::other("expected a file, found a directory, a pipe or a device")),
-    }
+    let mut text = String::new();
+    open_plain_file(Path::new(place))?.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The servers in a list for libdebuginfod. Words like `ima:enforcing` between them say how it checks what comes from those behind

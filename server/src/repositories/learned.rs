@@ -50,6 +50,20 @@ impl Repository {
         content.recover(digest);
     }
 
+    /// Takes over that nothing keeps a manifest once its index or subject is deleted, which is under way, or done. Call it with [`Self::lock_changes`]. Blocks.
+    ///
+    /// # Errors
+    /// What the manifest names cannot be read now: nothing has changed.
+    pub(crate) fn learn_orphan(&self, digest: &BlobDigest, blobs: &BlobDirectory) -> io::Result<()> {
+        let named = self.named_by(std::iter::once(digest.clone()), blobs)?;
+        let mut content = self.write();
+        if content.manifests.contains_key(digest) {
+            content.links.orphan(digest.clone(), SystemTime::now());
+            content.leave_all(named);
+        }
+        Ok(())
+    }
+
     /// Takes over that another server deleted a manifest. Call it with [`Self::lock_changes`]. Blocks.
     ///
     /// # Errors

@@ -108,6 +108,21 @@ mod tests {
     }
 
     #[test]
+    fn a_manifest_whose_index_went_before_this_server_knew_of_it_is_left_and_idle() {
+        let scene = Scene::new();
+        drop(scene.upload("own"));
+        let child = of(&["own"], None);
+        let digest = scene.publish(&child, &[]);
+        assert_eq!((scene.bytes(), scene.repository.idle()), (("own".len() + child.len()) as u64, Vec::new()));
+        scene.repository.learn_orphan(&digest, &scene.blobs).unwrap();
+        assert_eq!((scene.bytes(), scene.repository.idle()), (0, vec![digest.clone()]));
+        // While something names it the mark says nothing.
+        scene.publish(&index(&[&child]), &[]);
+        scene.repository.learn_orphan(&digest, &scene.blobs).unwrap();
+        assert!(scene.bytes() > 0 && scene.repository.idle().is_empty());
+    }
+
+    #[test]
     fn what_an_index_alone_kept_counts_until_the_index_is_deleted_and_again_from_when_it_is_back() {
         let scene = Scene::new();
         ["own", "shared!", "kept"].iter().for_each(|text| drop(scene.upload(text)));

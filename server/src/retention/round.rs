@@ -120,7 +120,7 @@ async fn go(app: &Arc<App>, decision: &Decision) -> io::Result<bool> {
 }
 
 async fn delete(app: &Arc<App>, name: &RepositoryName, digest: &BlobDigest) -> io::Result<Removal> {
-    let removed = withdraw(app, name, &Reference::Digest(digest.clone())).await.map_err(io::Error::other)?;
+    let removed = withdraw(app, name, &Reference::Digest(digest.clone())).await.map_err(io::Error::other)?.removal;
     if removed == Removal::Removed {
         let entry = AuditRow {
             at: now(),

@@ -174,9 +174,9 @@ impl Follower {
                 continue;
             }
             let is_all = rows.len() < ROWS as usize;
-            let offered = offered(app, &rows).await?;
+            let there = there(app, &rows).await?;
             for (number, change) in rows {
-                match learn(app, &change, &offered).await {
+                match learn(app, &change, &there).await {
                     Ok(news) => self.untold().extend(news),
                     // Tried again with the next look.
                     Err(error) if !is_lasting(&error) => return Err(error),
@@ -266,10 +266,11 @@ pub(crate) async fn prune(app: Arc<App>) {
     }
 }
 
-/// The keys of blobs among changes whose facts are there now. Asked for together: one after the other they would take long.
-async fn offered(app: &Arc<App>, rows: &[(u64, ChangeRow)]) -> io::Result<HashSet<String>> {
+/// The keys of blobs and orphans among changes whose facts are there now. Asked for together: one after the other they would take long.
+async fn there(app: &Arc<App>, rows: &[(u64, ChangeRow)]) -> io::Result<HashSet<String>> {
     let is_unknown = |change: &ChangeRow| match FactKey::parse(&change.key) {
         Some((name, FactKey::Blob(digest))) => change.is_removed || !has_blob(app, &name, &digest),
+        Some((_, FactKey::Orphan(_))) => !change.is_removed,
         _ => false,
     };
     let keys: HashSet<String> =
@@ -289,8 +290,8 @@ fn has_blob(app: &App, name: &RepositoryName, digest: &BlobDigest) -> bool {
     app.repositories.get(name).is_some_and(|repository| repository.has_blob(digest))
 }
 
-/// Takes a change over, `offered` being the blobs among all of them that are there; what debuggers must be told of it.
-pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<String>) -> io::Result<Option<News>> {
+/// Takes a change over, `there` being the blobs and orphans among all of them whose facts are there; what debuggers must be told of it.
+pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, there: &HashSet<String>) -> io::Result<Option<News>> {
     if let Some(id) = change.key.strip_prefix("traces/") {
         let Ok(id) = uuid::Uuid::try_parse(id) else { return Ok(None) };
         let (shared, key) = (Arc::clone(app), change.key.clone());
@@ -317,7 +318,7 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<
     match fact {
         FactKey::Blob(digest) => {
             let is_known = !change.is_removed && repository.has_blob(&digest);
-            repository.learn_blob(&digest, is_known || offered.contains(&change.key));
+            repository.learn_blob(&digest, is_known || there.contains(&change.key));
             if app.taken_down.has(&digest) {
                 let (shared, here) = (Arc::clone(app), Arc::clone(&repository));
                 return run(app, move || {
@@ -390,8 +391,15 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, offered: &HashSet<
             })
             .await
         }
-        // Whoever deletes what kept a manifest is followed by that. Marks are removed of what is pushed again.
-        FactKey::Orphan(_) if !change.is_removed => Ok(None),
+        // It is deleted next what kept the manifest. A server that starts meanwhile may never know that there was such a thing, and this alone tells it.
+        FactKey::Orphan(digest) if !change.is_removed => {
+            if there.contains(&change.key) {
+                let (shared, here) = (Arc::clone(app), Arc::clone(&repository));
+                run(app, move || here.learn_orphan(&digest, &shared.blobs)).await?;
+            }
+            Ok(None)
+        }
+        // Of what is pushed again.
         FactKey::Orphan(digest) => {
             let (shared, key) = (Arc::clone(app), change.key.clone());
             if run(app, move || read(&shared, &key)).await?.is_none() {

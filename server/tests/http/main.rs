@@ -34,4 +34,5 @@ mod symbol_servers;
 mod takedown;
 mod traces;
 mod trees;
+mod trees_changing;
 mod uploads;

@@ -4,19 +4,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::support::programs::{has, publish, run};
+use crate::support::programs::{has, publish};
+use crate::support::upstreams::compile;
 use crate::support::{Running, http};
 use reqwest::StatusCode;
 use symseal_server::Origins;
-
-/// A program with a build-id.
-fn compile(folder: &Path, name: &str, id: &str) -> std::path::PathBuf {
-    let (source, binary) = (folder.join(format!("{name}.c")), folder.join(name));
-    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-    let id = format!("-Wl,--build-id=0x{id}");
-    run("cc", &[source.to_str().unwrap(), "-g", "-o", binary.to_str().unwrap(), &id]);
-    binary
-}
 
 #[tokio::test]
 async fn a_directory_that_holds_the_data_directory_gives_nothing_of_it() {
@@ -40,8 +32,8 @@ async fn a_directory_that_holds_the_data_directory_gives_nothing_of_it() {
     };
     let server = Running::start_with(&data, &origins).await;
     assert_eq!(std::fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
-    let bundle = publish(&server, &folder, "1", &[&compile(&folder, "pushed", "abcdef01")]).await;
-    std::fs::copy(compile(&folder, "in-place", "abcdef02"), all.join("in-place")).unwrap();
+    let bundle = publish(&server, &folder, "1", &[&compile(&folder, "pushed", "abcdef01", 64)]).await;
+    std::fs::copy(compile(&folder, "in-place", "abcdef02", 64), all.join("in-place")).unwrap();
     let status = async |path: &str| http().get(server.url(path)).send().await.unwrap().status();
     for _ in 0..100 {
         if status("/buildid/abcdef02/executable").await == StatusCode::OK {

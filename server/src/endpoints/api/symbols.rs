@@ -21,7 +21,7 @@ use crate::blobs::{BlobDigest, Spool};
 use crate::debug_files::{Candidate, FileKind, Key};
 use crate::http::form_values;
 use crate::ingest::{RefusedLoose, check_loose, loose_manifest};
-use crate::publish::{PublishError, publish, withdraw};
+use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::quotas::Room;
 use crate::repositories::{Manifest, PutManifest, Reference, Removal, RepositoryName};
 use crate::shared::made_good;
@@ -109,10 +109,12 @@ pub(crate) async fn delete(
         return Err(unknown());
     }
     let (shared, name) = (Arc::clone(&app), repository.clone());
-    let changed = Changed(wanted.clone());
     let task = tokio::spawn(async move { withdraw(&shared, &name, &Reference::Digest(wanted)).await });
-    match task.await.map_err(|_| ApiError::from(crate::pool::JobLost))?? {
-        Removal::Removed => Ok((StatusCode::NO_CONTENT, Extension(changed)).into_response()),
+    let Withdrawn { removal, digest: changed } = task.await.map_err(|_| ApiError::from(crate::pool::JobLost))??;
+    match removal {
+        Removal::Removed => {
+            Ok((StatusCode::NO_CONTENT, changed.map(|digest| Extension(Changed(digest))), ()).into_response())
+        }
         Removal::Missing => Err(unknown()),
         Removal::Pinned => Err(ApiError::new(
             StatusCode::CONFLICT,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,7 +14,7 @@ use crate::app::App;
 use crate::arrival::Changed;
 use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, NotGathered, Share, file_response, query_values};
-use crate::publish::{PublishError, publish, withdraw};
+use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 use crate::shared::Promise;
 
@@ -147,20 +148,14 @@ async fn run_to_end(
 pub(crate) async fn delete(app: Arc<App>, name: RepositoryName, reference: Reference) -> Result<Response, OciError> {
     let missing = unknown(&name, &reference);
     let named = "another manifest of the repository names this one: delete that first";
-    // A tag is followed first: which manifest it named is in nobody's hands afterwards.
-    let followed = app.repositories.get(&name).and_then(|repository| repository.manifest(&reference));
     let task = tokio::spawn(async move { withdraw(&app, &name, &reference).await });
     match task.await {
-        Ok(Ok(Removal::Removed)) => {
-            let mut response = StatusCode::ACCEPTED.into_response();
-            if let Some((digest, _)) = followed {
-                response.extensions_mut().insert(Changed(digest));
-            }
-            Ok(response)
+        Ok(Ok(Withdrawn { removal: Removal::Removed, digest })) => {
+            Ok((StatusCode::ACCEPTED, digest.map(|digest| Extension(Changed(digest))), ()).into_response())
         }
-        Ok(Ok(Removal::Missing)) => Err(missing),
-        Ok(Ok(Removal::Named)) => Err(OciError::new(Code::Denied, named)),
-        Ok(Ok(Removal::Pinned)) => {
+        Ok(Ok(Withdrawn { removal: Removal::Missing, .. })) => Err(missing),
+        Ok(Ok(Withdrawn { removal: Removal::Named, .. })) => Err(OciError::new(Code::Denied, named)),
+        Ok(Ok(Withdrawn { removal: Removal::Pinned, .. })) => {
             let pinned = "it is pinned: the server's operator may unpin it (symseal store unpin)";
             Err(OciError::new(Code::Denied, pinned))
         }
