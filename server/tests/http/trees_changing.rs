@@ -1,12 +1,13 @@
 //! Files below a directory that is served where it lies, which change while that goes on.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::programs::run;
 use crate::support::{Running, http};
 use crate::trees::{copy, folders, get, has_tools, origins, program, text, wait};
 use reqwest::StatusCode;
+use symseal_bundle::Digest;
 use symseal_server::Origins;
 
 /// Who builds into a tree that is served writes to files while they are sent.
