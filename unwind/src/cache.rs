@@ -7,8 +7,8 @@ use crate::arch::Target;
 use crate::modules::{Hint, Modules};
 use crate::rule::{Rule, Saved};
 
-/// A cache from lookup address to rule: direct-mapped, with the neighbouring entry as a second chance. One per thread; it may
-/// serve different [`Modules`] in turn, because an entry counts only for the very `Modules` that it came from.
+/// A cache from lookup address to rule: each address has its place, and three neighbours where it is found again when another took that.
+/// One per thread; it may serve different [`Modules`] in turn, because an entry counts only for the very `Modules` that it came from.
 ///
 /// It changes how fast a walk is and never what it finds.
 #[derive(Debug, Clone)]
@@ -40,6 +40,9 @@ pub struct Entry {
     pub(crate) fp_offset: i32,
 }
 
+/// Entries of a set: an address has its own place, and those of its neighbours, in the same line of the processor's cache and the next, after it.
+const WAYS: usize = 4;
+
 pub(crate) const NO_MODULE: u32 = u32::MAX;
 /// Stands for a frame pointer that the rule does not tell.
 pub(crate) const FP_LOST: i32 = i32::MIN;
@@ -68,9 +71,9 @@ impl Entry {
 }
 
 impl Cache {
-    /// Entries of [`Cache::new`]: at 32 bytes each the whole stays within a second-level cache, and the hot part
-    /// of a program's few hundred return addresses in the first.
-    pub const DEFAULT_CAPACITY: usize = 2048;
+    /// Entries of [`Cache::new`]: at 32 bytes each the whole, 256 KiB, stays within a second-level cache, and the hot part of a program's few
+    /// hundred return addresses in the first. So many that few of those share a place.
+    pub const DEFAULT_CAPACITY: usize = 8192;
 
     /// A cache of [`Self::DEFAULT_CAPACITY`] entries.
     pub fn new() -> Self {
@@ -125,24 +128,29 @@ impl Cache {
         self.entries.get(at).unwrap_or(&Entry::EMPTY)
     }
 
-    /// Puts the answer for `lookup` at `at`: from the other entry of the pair, else a new one. What was there before moves to
-    /// the other.
+    /// Puts the answer for `lookup` at `at`: from another entry of the set, else a new one. What was there before moves on within the set.
     #[inline(never)]
     fn fill<T: Target>(&mut self, at: usize, lookup: u64, modules: &Modules<'_>, hint: &mut Hint) {
         let generation = modules.generation();
-        let other = self.entries.get(at ^ 1).copied();
-        let answer = match other {
-            Some(entry) if entry.lookup == lookup && entry.generation == generation => entry,
-            _ => {
-                self.misses += 1;
-                let (rule, module) = modules.locate(lookup, hint);
-                Entry::new(lookup, if self.keeps { generation } else { 0 }, rule, module, T::MACHINE.word)
+        let mut last = WAYS - 1;
+        let mut found = None;
+        for way in 1..WAYS {
+            let entry =
+                self.entries.get(at ^ way).filter(|entry| entry.lookup == lookup && entry.generation == generation);
+            if let Some(entry) = entry {
+                (found, last) = (Some(*entry), way);
+                break;
             }
-        };
-        let Some(first) = self.entries.get_mut(at) else { return };
-        let before = core::mem::replace(first, answer);
-        if let Some(second) = self.entries.get_mut(at ^ 1) {
-            *second = before;
+        }
+        let mut moved = found.unwrap_or_else(|| {
+            self.misses += 1;
+            let (rule, module) = modules.locate(lookup, hint);
+            Entry::new(lookup, if self.keeps { generation } else { 0 }, rule, module, T::MACHINE.word)
+        });
+        for way in 0..=last {
+            if let Some(entry) = self.entries.get_mut(at ^ way) {
+                moved = core::mem::replace(entry, moved);
+            }
         }
     }
 

@@ -14,6 +14,14 @@ pub trait Memory {
         above.or_else(|| Some((self.read_u64(address.checked_sub(4)?)? >> 32) as u32))
     }
 
+    /// Touches the bytes at `address` where they are at hand, in memory of the reader's own: the walk will likely want bytes near them a few frames
+    /// later, and the processor fetches their line in the meantime. Nobody looks at what is returned. Must not copy, ask or wait.
+    #[inline(always)]
+    fn prefetch(&self, address: Avma) -> u64 {
+        let _ = address;
+        0
+    }
+
     /// Whether the bytes at `a` and `b` belong to one stack, as far as is known.
     ///
     /// Asked only before a frame pointer is followed without a rule: in a signal handler on an alternate stack it may
@@ -34,6 +42,11 @@ impl<M: Memory + ?Sized> Memory for &M {
     #[inline]
     fn read_u32(&self, address: Avma) -> Option<u32> {
         (**self).read_u32(address)
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, address: Avma) -> u64 {
+        (**self).prefetch(address)
     }
 
     #[inline]
@@ -72,6 +85,11 @@ impl Memory for StackBytes<'_> {
         let offset = usize::try_from(address.0.wrapping_sub(self.start.0)).ok()?;
         let word = self.bytes.get(offset..)?.first_chunk::<4>()?;
         Some(u32::from_le_bytes(*word))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, address: Avma) -> u64 {
+        self.read_u64(address).unwrap_or(0)
     }
 }
 

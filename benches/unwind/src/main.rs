@@ -20,6 +20,8 @@ use symseal_module::{Avma, Svma};
 use symseal_unwind::{Arch, Cache, Frame, Module, Modules, StackBytes, Table, Walk, unwind};
 use workload::Snapshot;
 
+const _: () = assert!(Cache::DEFAULT_CAPACITY == 8192, "a row is named after it");
+
 /// Distinct stacks, and how often all of them are walked.
 const STACKS: u64 = 150;
 const ROUNDS: usize = 200;
@@ -282,7 +284,10 @@ fn main() {
     let their_shared = report("framehop, shared cache", &samples, &share((stats.hits(), stats.misses())));
     let mut cache = Cache::new();
     let samples = shared(&snapshots, |snapshot| symseal_walk(&modules, snapshot, &mut cache, &mut frames).frames);
-    let our_shared = report("symseal, shared cache of 2048", &samples, &share(cache.statistics()));
+    let our_shared = report("symseal, shared cache of 8192", &samples, &share(cache.statistics()));
+    let mut cache = Cache::with_capacity(2048);
+    let samples = shared(&snapshots, |snapshot| symseal_walk(&modules, snapshot, &mut cache, &mut frames).frames);
+    report("symseal, shared cache of 2048", &samples, &share(cache.statistics()));
     let mut cache = Cache::with_capacity(509);
     let samples = shared(&snapshots, |snapshot| symseal_walk(&modules, snapshot, &mut cache, &mut frames).frames);
     report("symseal, shared cache of 509", &samples, &share(cache.statistics()));

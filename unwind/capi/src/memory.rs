@@ -260,6 +260,11 @@ impl Memory for CaptureMemory {
         }
     }
 
+    #[inline(always)]
+    fn prefetch(&self, address: Avma) -> u64 {
+        self.first.read(address.0).unwrap_or(0)
+    }
+
     fn same_stack(&self, a: Avma, b: Avma) -> bool {
         self.windows().any(|window| window.holds(a.0) && window.holds(b.0))
             || self.is_readable(a.0.min(b.0), a.0.max(b.0))
