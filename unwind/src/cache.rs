@@ -165,3 +165,23 @@ impl Default for Cache {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::{Arch, X86_64};
+
+    #[test]
+    fn four_addresses_that_share_a_place_are_all_kept() {
+        let modules = Modules::new(Arch::X86_64, alloc::vec::Vec::new());
+        let mut cache = Cache::with_capacity(16);
+        let mut hint = 0;
+        for misses in [4, 4, 4, 8] {
+            let first = if misses == 8 { 0x2000 } else { 0x1000 };
+            for address in (0..4).map(|at| first + at * 16) {
+                assert_eq!(cache.find::<X86_64>(address, address, &modules, &mut hint).lookup, address);
+            }
+            assert_eq!(cache.misses, misses);
+        }
+    }
+}

@@ -239,7 +239,7 @@ fn t13_code_that_is_made_again_at_its_address_has_the_rules_of_its_own_set() {
     ]);
     let registers = Registers { fp: SP + 40, ..registers(0x1004) };
     let sets = [(&before.modules, 0x1024), (&after.modules, 0x1022), (&told_alone, 0x1011)];
-    for capacity in [0, 1, 7, 2048] {
+    for capacity in [0, 1, 7, 2048, Cache::DEFAULT_CAPACITY] {
         let mut cache = Cache::with_capacity(capacity);
         for (modules, caller) in sets.into_iter().chain(sets.into_iter().rev()).cycle().take(18) {
             let mut frames = [Frame::EMPTY; 4];
