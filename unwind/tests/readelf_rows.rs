@@ -3,6 +3,7 @@
 
 use crate::elf;
 use crate::toolchains;
+use std::path::Path;
 use std::process::Command;
 
 use crate::elf::Binary;
@@ -54,13 +55,13 @@ fn register(arch: Arch, heading: &str) -> Option<u8> {
         .find(|number| arch.register_name(*number) == heading)
 }
 
-/// What differs between the table and `row` at `rva`; `None` where the table says something else on purpose.
-fn differences(table: &Table<'_>, row: &Row<'_>, rva: Rva) -> Option<Vec<String>> {
+/// What differs between the table and `row` at `rva`; `None` where the table says something else on purpose: where its rule is of no source in `of`.
+fn differences(table: &Table<'_>, row: &Row<'_>, rva: Rva, of: &[RuleSource]) -> Option<Vec<String>> {
     let arch = table.arch();
     let word = i64::from(arch.word_bytes());
     let rule = table.rule(rva)?;
     let slots = table.slots(rva)?;
-    if rule.source() != Some(RuleSource::EhFrame) || matches!(rule.kind(), Some(Kind::Unsupported)) {
+    if !rule.source().is_some_and(|source| of.contains(&source)) || matches!(rule.kind(), Some(Kind::Unsupported)) {
         return None;
     }
     let offset = |text: &str| text.strip_prefix('c').and_then(|bytes| bytes.parse::<i64>().ok());
@@ -122,11 +123,25 @@ fn differences(table: &Table<'_>, row: &Row<'_>, rva: Rva) -> Option<Vec<String>
 
 fn check(toolchain: &Toolchain, least: usize) {
     let path = toolchain.library("libc.so.6");
+    if !path.exists() {
+        return elf::skip(toolchain.package, "not there");
+    }
+    let Some((compared, skipped)) = compare(&path, |row| vec![row.start, row.end - 1], &[RuleSource::EhFrame]) else {
+        return;
+    };
+    assert!(compared > least && skipped * 50 < compared, "{}: {compared} compared, {skipped} not", path.display());
+}
+
+/// How many of the `places` of rows are as readelf says, and how many have another rule on purpose; `None` where readelf is not there.
+fn compare(path: &Path, places: impl Fn(&Row<'_>) -> Vec<u64>, of: &[RuleSource]) -> Option<(usize, usize)> {
     let library = path.display();
-    let Some(binary) = Binary::read(&path) else { return elf::skip(toolchain.package, "not there") };
-    let output = match Command::new("readelf").env("LC_ALL", "C").arg("-wF").arg(&path).output() {
+    let binary = Binary::read(path).expect("an ELF file");
+    let output = match Command::new("readelf").env("LC_ALL", "C").arg("-wF").arg(path).output() {
         Ok(output) => String::from_utf8(output.stdout).expect("text"),
-        Err(error) => return elf::skip("readelf", &error.to_string()),
+        Err(error) => {
+            elf::skip("readelf", &error.to_string());
+            return None;
+        }
     };
     let base = binary.parts().image_base.0;
     let compiled = binary.compile();
@@ -134,8 +149,8 @@ fn check(toolchain: &Toolchain, least: usize) {
     table.verify().expect("our own table");
     let (mut compared, mut skipped, mut differing) = (0, 0, Vec::new());
     for row in rows(&output).iter().filter(|row| row.start < row.end) {
-        for svma in [row.start, row.end - 1] {
-            match differences(&table, row, Rva(svma - base)) {
+        for svma in places(row) {
+            match differences(&table, row, Rva(svma - base), of) {
                 Some(found) => {
                     compared += 1;
                     differing.extend(found);
@@ -158,7 +173,50 @@ fn check(toolchain: &Toolchain, least: usize) {
         differing.len(),
         differing.iter().take(20).collect::<Vec<_>>()
     );
-    assert!(compared > least && skipped * 50 < compared, "{library}: {compared} compared, {skipped} not");
+    Some((compared, skipped))
+}
+
+/// A switch without a frame, and the calls that need one behind it: what no jump is seen to lead to has the frame that its row says.
+const LATE_FRAME: &str = "
+    __attribute__((noreturn, noinline)) void dies(int n) { for (;;) __asm__ volatile(\"\" :: \"r\"(n)); }
+    volatile int g[10];
+    int late(int n, int a, int b) {
+        switch (n) {
+        case 0: return a + b;
+        case 1: g[1] = a; return a * b;
+        case 2: g[2] = b; return a - b;
+        case 3: return a ^ b;
+        case 4: g[4] = a + b; return 7;
+        case 5: return a / 3;
+        case 6: g[6] = b; return a | b;
+        case 7: return a << 2;
+        default: dies(n);
+        }
+    }
+    int main(int count, char **names) { return late(count, 3, 4); }";
+
+#[test]
+fn what_a_switch_alone_leads_to_has_the_frame_of_its_row() {
+    let compiler = toolchains::AARCH64.compiler();
+    let directory = tempfile::tempdir().expect("a directory");
+    let source = directory.path().join("late.c");
+    std::fs::write(&source, LATE_FRAME).expect("written");
+    for level in ["-O1", "-O2", "-Os"] {
+        let program = directory.path().join(format!("late{level}"));
+        let mut command = Command::new(&compiler);
+        command.args([level, "-fno-inline", "-shared", "-fPIC", "-nostdlib"]);
+        match command.arg(&source).arg("-o").arg(&program).status() {
+            Ok(status) => assert!(status.success(), "{compiler} {level}"),
+            Err(error) => return elf::skip(&compiler, &error.to_string()),
+        }
+        // gcc's rows are right at every instruction, and what the instructions tell besides is the same.
+        let every = |row: &Row<'_>| (row.start..row.end).step_by(4).collect();
+        let Some((compared, skipped)) = compare(&program, every, &[RuleSource::EhFrame, RuleSource::Instructions])
+        else {
+            return;
+        };
+        assert!(compared > 40 && skipped == 0, "{compiler} {level}: {compared} compared, {skipped} not");
+    }
 }
 
 #[test]
@@ -169,6 +227,17 @@ fn the_table_of_the_i686_c_library_says_what_readelf_says() {
 #[test]
 fn the_table_of_the_aarch64_c_library_says_what_readelf_says() {
     check(&toolchains::AARCH64, 30_000);
+}
+
+#[test]
+fn the_table_of_the_aarch64_cpp_library_says_what_readelf_says_at_every_instruction() {
+    let path = toolchains::AARCH64.library("libstdc++.so.6");
+    if !path.exists() {
+        return elf::skip("aarch64-linux-gnu-g++", "its library is not there");
+    }
+    let every = |row: &Row<'_>| (row.start..row.end).step_by(4).collect();
+    let Some((compared, skipped)) = compare(&path, every, &[RuleSource::EhFrame]) else { return };
+    assert!(compared > 200_000 && skipped * 10 < compared, "{compared} compared, {skipped} not");
 }
 
 #[test]

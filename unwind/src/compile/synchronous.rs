@@ -70,8 +70,19 @@ fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<
     let rules = match input.arch {
         Arch::Riscv64 => by_constants(input, &range, entry, known, &layout)?,
         _ => {
-            let function =
-                Function { arch: input.arch, start: range.start, code: input.code_of(&range)?, body: &layout };
+            // Compilers that say all of it as it happens make a frame only where it is wanted, behind a switch perhaps.
+            let earlier = entry.iter().filter(|piece| piece.end() <= last.start()).map(|piece| {
+                let (rule, slots) = known.of(piece.rule);
+                Some((piece.range(), Layout::of(rule, slots, machine)?))
+            });
+            let function = Function {
+                arch: input.arch,
+                start: range.start,
+                code: input.code_of(&range)?,
+                body: &layout,
+                earlier: &earlier.collect::<Option<Vec<_>>>()?,
+                has_handlers: true,
+            };
             let steps = follow::follow(&function, layout.base == machine.fp).ok()?;
             let source = body.0.source().unwrap_or(RuleSource::EhFrame);
             rules_of(steps, range.start, body, source, machine)

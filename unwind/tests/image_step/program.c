@@ -234,6 +234,25 @@ int in_parts(int n, int is_long);
 int called_by_parts(int n) { return early(n) + 1; }
 #endif
 
+/* Switches without a frame: it is made only in front of a call that does not return. */
+__attribute__((noreturn)) NOINLINE static void dies(int n) {
+    for (;;) sink = n;
+}
+NOINLINE static int late(int n, int a, int b) {
+    switch (n) {
+    case 0: return a + b;
+    case 1: sink = a; return a * b;
+    case 2: return a - b * 3;
+    case 3: sink = b; sink = a; return b;
+    case 4: return a ^ b;
+    case 5: sink = a + 7; return a << 3;
+    case 6: return (a | b) + 11;
+    case 7: sink = b; return a / 5;
+    default: dies(n);
+    }
+}
+static volatile int below_eight = 8;
+
 int _fltused;
 
 int entry(void) {
@@ -249,6 +268,7 @@ int entry(void) {
     wide_sink = many(1, 2, 3, 4, 5, 6, 7, 8, 9, 10);
     sink = (int)floating(1.5, 2.5, 3.5, 4.5) + varying(5, 1, 2, 3, 4, 5);
     sink = loops(12);
+    for (int i = 0; i < below_eight; i++) sink = late(i, i * 3, sink);
     faults(3);
 #if defined(_WIN32) && defined(__aarch64__)
     sink = in_parts(3, 1) + in_parts(4, 0);

@@ -23,6 +23,8 @@ use crate::source::SourceKind;
 const NONE: u32 = 0;
 /// Bits that say something of languages and not of the frame.
 const MODE_AND_OPERANDS: u32 = 0x0fff_ffff;
+/// `UNWIND_HAS_LSDA`: exceptions have handlers in the function.
+const HAS_LSDA: u32 = 0x4000_0000;
 
 /// What an encoding says of the body of a function.
 struct Described {
@@ -107,7 +109,9 @@ fn function(
     };
     let body = described.layout.rule(machine, RuleSource::CompactUnwind);
     let body = body.ok_or("compact unwind information: a frame that the table cannot express")?;
-    let followed = Function { arch: input.arch, start: range.start, code, body: &described.layout };
+    let has_handlers = encoding & HAS_LSDA != 0;
+    let followed =
+        Function { arch: input.arch, start: range.start, code, body: &described.layout, earlier: &[], has_handlers };
     let steps = match follow::follow(&followed, described.has_frame_pointer) {
         Ok(steps) => steps,
         Err(reason) => {

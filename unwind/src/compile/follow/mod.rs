@@ -13,6 +13,7 @@ mod x86_64;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::layout::{Layout, Place};
 use crate::arch::{Arch, Machine};
@@ -29,6 +30,10 @@ pub(super) struct Function<'f> {
     pub(super) code: &'f [u8],
     /// What is said to hold in the body.
     pub(super) body: &'f Layout,
+    /// What is said to hold before that: ranges of addresses, rising. It counts where no path leads to that is understood.
+    pub(super) earlier: &'f [(Range<u64>, Layout)],
+    /// Whether nothing but switches leads to what no path leads to: an exception's handlers find the body's frame.
+    pub(super) has_handlers: bool,
 }
 
 /// What an instruction does to the frame.
@@ -63,6 +68,8 @@ enum Flow {
     },
     /// To a place that is not known: a switch, or a tail call.
     Indirect,
+    /// To a place that was computed or looked up right before: a switch.
+    Switch,
     /// Nowhere: a return or a trap.
     Ends,
 }
@@ -223,6 +230,7 @@ pub(super) fn follow(
         queue: Vec::new(),
         behind_calls: BTreeMap::new(),
         indirect: None,
+        switch: None,
     };
     let entry = State::entry(machine);
     follower.lead(0, entry);
@@ -237,8 +245,14 @@ pub(super) fn follow(
         // Padding leads to nothing: what follows it begins anew.
         if follower.states.get(at / unit).is_some_and(Option::is_none) && !is_padding {
             let makes_frame = instruction.is_some_and(|instruction| instruction.makes_frame());
-            let in_body = follower.indirect.filter(|state| state.has_saved(&body)).unwrap_or(body);
-            let state = if makes_frame { entry } else { in_body };
+            let address = function.start.saturating_add(at as u64);
+            let earlier = function.earlier.iter().find(|(range, _)| range.contains(&address));
+            let earlier = earlier.map(|(_, layout)| State::of_body(layout, machine));
+            let state = match (makes_frame, earlier) {
+                (true, _) => entry,
+                (false, Some(state)) => state,
+                (false, None) => follower.behind_switch(&body).unwrap_or(body),
+            };
             follower.lead(at, state);
             follower.run();
         }
@@ -269,9 +283,29 @@ struct Follower<'f> {
     behind_calls: BTreeMap<usize, State>,
     /// The state at the first jump to a place that is not known.
     indirect: Option<State>,
+    /// The state at all switches, or that they differ.
+    switch: Option<Option<State>>,
 }
 
 impl Follower<'_> {
+    /// The frame of what only a switch leads to: that of the switch. Of a jump that may leave the function too, only a frame with all that
+    /// the body saves is believed.
+    fn behind_switch(&self, body: &State) -> Option<State> {
+        let switch = self.switch.flatten().filter(|_| !self.function.has_handlers);
+        switch.or(self.indirect.filter(|state| state.has_saved(body)))
+    }
+
+    /// Whether the jump at `at` goes to a sum that was made shortly before, as switches with tables of distances make it.
+    fn computes_target(&self, at: usize) -> bool {
+        let (Some(before), Some(jump)) = (self.function.code.get(..at), self.function.code.get(at..)) else {
+            return false;
+        };
+        match self.function.arch {
+            Arch::X86_64 => x86_64::is_sum(before, jump),
+            _ => aarch64::is_sum(before, jump),
+        }
+    }
+
     fn instruction(&self, at: usize) -> Option<Instruction> {
         let code = self.function.code.get(at..)?;
         match self.function.arch {
@@ -333,8 +367,12 @@ impl Follower<'_> {
                     self.lead(next, after);
                 }
             }
-            Flow::Indirect => {
+            Flow::Indirect | Flow::Switch => {
                 self.indirect.get_or_insert(after);
+                if instruction.flow == Flow::Switch || self.computes_target(at) {
+                    let known = self.switch.get_or_insert(Some(after));
+                    *known = known.filter(|known| *known == after);
+                }
             }
             Flow::Ends => {}
         }
