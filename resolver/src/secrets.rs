@@ -28,7 +28,7 @@ const HIDDEN: &str = "…";
 /// * of an address all from a `?`, `#`, `;`, `&` or `=` on, and all behind the place of a path token (`/t/TOKEN`, in capitals or escaped, too);
 /// * what stands behind the colon of a host and is no port, with the host; a port, too, where the host is no IP address and has no dot, as it may be a password of
 ///   digits behind a user's name;
-/// * of words that are no addresses what is behind such a mark, and those with a colon in them, unless that is one of a host's port, a drive's or a digest's;
+/// * of words that are no addresses what is behind such a mark, and those with a colon in them, unless that is one of a host's port (or of the word PORT), a drive's or a digest's;
 /// * tokens and sessions of symseal, and schemes that nobody knows.
 #[must_use]
 pub fn without_secrets(text: &str) -> String {
@@ -113,7 +113,7 @@ fn plain(text: &str) -> String {
         let (start, rest) = bare.split_at(at);
         return format!("{before}{}{}", plain(start), address(rest));
     }
-    let is_shown = |at: usize| is_of_drive(bare, at) || is_of_digest(bare, at);
+    let is_shown = |at: usize| is_of_drive(bare, at) || is_of_digest(bare, at) || bare.get(at..) == Some(":PORT");
     let is_host = bare.parse::<IpAddr>().is_ok() || matches!(host_of(authority(bare).0, false), Host::Whole(_));
     if !is_host && bare.match_indices(':').any(|(at, _)| !is_shown(at)) {
         return format!("{before}{HIDDEN}");
@@ -248,6 +248,7 @@ mod tests {
             ("http://127.0.0.1:1/symbols/a.txt in 4 ms", "http://127.0.0.1:1/symbols/a.txt in 4 ms"),
             ("127.0.0.1:80 is taken, and ::1, h.example:80/x", "127.0.0.1:80 is taken, and ::1, h.example:80/x"),
             ("invalid value: sha256:DIGEST", "invalid value: sha256:DIGEST"),
+            ("expected HOST:PORT, such as 127.0.0.1:80", "expected HOST:PORT, such as 127.0.0.1:80"),
             // A password in its place, or in another.
             ("https://me:SECRET@h/x", "https://…@h/x"),
             ("https://me:SEC/RET@h/x", "https://…@h/x"),

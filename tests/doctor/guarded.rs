@@ -22,8 +22,6 @@ fn no_finding_shows_a_password_or_a_token() {
         ("--upstream", format!("http://me:{SECRET}@h.example:port/")),
         ("--upstream", format!("http://h.example/t/{SECRET}/?x=1")),
         ("--symbol-upstream", format!("me:{SECRET}@h.example/symbols")),
-        ("--upstream", format!("https://me:12/{SECRET}@h.example:port/")),
-        ("--upstream", format!("https://me:{SECRET} {SECRET}@h.example")),
         ("--upstream", format!("me:{SECRET} https://h.example")),
         ("--upstream", format!("h.example/T/{SECRET}/x")),
         ("--upstream", format!("http://h.example/x?a=1;key={SECRET}")),
