@@ -49,6 +49,7 @@ mod encoded;
 mod endpoints;
 mod error;
 mod file_cache;
+mod file_stamp;
 mod foreign;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

@@ -95,7 +95,8 @@ pub(crate) fn no_tree(failed: (PathBuf, io::Error)) -> ServerError {
 
 /// What is told of servers of which one cannot be asked.
 pub(crate) fn no_upstream(urls: &[String], problem: String) -> ServerError {
-    ServerError::Origin { origin: without_secrets(&urls.join(", ")), problem }
+    let shown: Vec<String> = urls.iter().map(|url| without_secrets(url)).collect();
+    ServerError::Origin { origin: shown.join(", "), problem }
 }
 
 fn no_directory((path, error): (PathBuf, io::Error), expected: &str) -> ServerError {

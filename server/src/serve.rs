@@ -19,6 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
 use tower_service::Service as _;
 
 use crate::access::take_path_token;
@@ -43,7 +44,7 @@ use crate::upstream::Upstreams;
 use crate::{Config, LogConfig, Origins, SealRules, ServerError, restore};
 
 /// How long a client may take to send a request's head.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// After an accept that failed (mostly: no file descriptors left) the next one waits this long.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -215,7 +216,7 @@ impl Server {
                     Ok((stream, peer)) => {
                         let watcher = graceful.watcher();
                         unbound_while_few(&stream, graceful.count());
-                        accept(stream, Peer(peer.ip()), tls.as_deref(), router.clone(), watcher);
+                        accept(stream, Peer(peer.ip()), tls.as_deref(), (router.clone(), HEAD_TIMEOUT), watcher);
                     }
                     Err(error) => {
                         not_accepted.tell(&error);
@@ -322,30 +323,38 @@ async fn renew(tls: Arc<Tls>, pool: Pool) {
     }
 }
 
-/// Answers what comes over a connection that was accepted.
-pub(crate) fn accept(stream: TcpStream, peer: Peer, tls: Option<&Tls>, router: Router, watcher: Watcher) {
+/// Answers what comes over a connection that was accepted, by a router and within a time for a request's head, and one before it for the handshake. What is
+/// given back ends it.
+pub(crate) fn accept(
+    stream: TcpStream,
+    peer: Peer,
+    tls: Option<&Tls>,
+    (router, patience): (Router, Duration),
+    watcher: Watcher,
+) -> AbortHandle {
     // Answers are written whole: waiting for more only delays small ones.
     let _ = stream.set_nodelay(true);
     let stream = Breakable::new(stream);
     let Some(tls) = tls else {
-        tokio::spawn(serve_connection(MapSender::new(stream), peer, router, watcher));
-        return;
+        return tokio::spawn(serve_connection(MapSender::new(stream), peer, (router, patience), watcher))
+            .abort_handle();
     };
     let acceptor = tls.acceptor();
-    tokio::spawn(async move {
-        match tokio::time::timeout(HEAD_TIMEOUT, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => serve_connection(stream, peer, router, watcher).await,
+    let serving = tokio::spawn(async move {
+        match tokio::time::timeout(patience, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => serve_connection(stream, peer, (router, patience), watcher).await,
             Ok(Err(error)) => tracing::debug!(%error, "a connection was not encrypted"),
             Err(_) => tracing::debug!("a connection was not encrypted in time"),
         }
     });
+    serving.abort_handle()
 }
 
-/// Answers what comes over one connection.
+/// Answers what comes over one connection, by a router and within a time for a request's head.
 pub(crate) async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: Peer,
-    router: Router,
+    (router, patience): (Router, Duration),
     watcher: Watcher,
 ) {
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
@@ -355,7 +364,7 @@ pub(crate) async fn serve_connection(
         async move { answer_or_break(router.call(request.map(Body::new)).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
+    http.timer(TokioTimer::new()).header_read_timeout(patience);
     if let Err(error) = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await {
         tracing::debug!(%error, "a connection ended early");
     }

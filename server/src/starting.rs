@@ -3,6 +3,7 @@
 //! Whoever watches servers is answered: it lives, and is not ready. Debuggers get a reset, as from a server that is not there: their library keeps every
 //! answer but a file as "there is none" for ten minutes, and whatever stands before several servers asks the next one. The others are told to come again.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
+use tokio::task::AbortHandle;
 
 use crate::endpoints::plain;
 use crate::http::{BreakConnection, Peer, drain};
@@ -23,8 +25,11 @@ use crate::tls::Tls;
 /// After how many seconds those who were sent away should come again.
 const AGAIN: HeaderValue = HeaderValue::from_static("5");
 
-/// Connections at once: there is nothing to be had on them. The others wait where the system keeps them, as they did before anybody listened.
+/// Connections at once: there is nothing to be had on them. For one more the oldest ends, so that whoever asks is answered however many say nothing.
 const CONNECTIONS: usize = 256;
+
+/// How long one of them may take to send a request's head.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Answers of this time that are under way when it ends have so long.
 const LAST: Duration = Duration::from_secs(5);
@@ -40,16 +45,24 @@ pub(crate) async fn answer_until_done<T>(
 ) -> T {
     let router = Router::new().fallback(answer);
     let connections = GracefulShutdown::new();
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     let mut work = std::pin::pin!(work);
     let done = loop {
-        let has_room = connections.count() < CONNECTIONS;
         tokio::select! {
             done = &mut work => break done,
-            accepted = listener.accept(), if has_room => match accepted {
-                Ok((stream, peer)) => accept(stream, Peer(peer.ip()), tls, router.clone(), connections.watcher()),
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    open.retain(|connection| !connection.is_finished());
+                    if open.len() >= CONNECTIONS
+                        && let Some(oldest) = open.pop_front()
+                    {
+                        oldest.abort();
+                    }
+                    let watcher = connections.watcher();
+                    open.push_back(accept(stream, Peer(peer.ip()), tls, (router.clone(), PATIENCE), watcher));
+                }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
-            () = tokio::time::sleep(ACCEPT_PAUSE), if !has_room => {}
         }
     };
     tokio::spawn(tokio::time::timeout(LAST, connections.shutdown()));
@@ -124,5 +137,29 @@ mod tests {
             idle.read(&mut [0; 16])
         });
         assert!(matches!(ended.await.unwrap(), Ok(0) | Err(_)));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn however_many_say_nothing_whoever_asks_is_answered() {
+        let listener = crate::http::listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asking = tokio::task::spawn_blocking(move || {
+            let connect = || TcpStream::connect(address).unwrap();
+            let mut silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect()).collect();
+            let asked = std::time::Instant::now();
+            for _ in 0..3 {
+                let told = ask(address, "/healthz").unwrap();
+                assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+                silent.push(connect());
+            }
+            let answered = asked.elapsed();
+            // The newest would stay for as long as the work goes on.
+            let last = silent.last_mut().unwrap();
+            last.set_read_timeout(Some(Duration::from_secs(25))).unwrap();
+            (answered, last.read(&mut [0; 16]).map_err(|error| error.kind()))
+        });
+        let (answered, ended) = answer_until_done(&listener, None, asking).await.unwrap();
+        assert!(answered < PATIENCE, "{answered:?}");
+        assert!(matches!(ended, Ok(0) | Err(std::io::ErrorKind::ConnectionReset)), "{ended:?}");
     }
 }

@@ -186,6 +186,14 @@ impl Tokens {
         self.store.revoke_token(id, at).await.map_err(|error| self.failed(&error))
     }
 
+    /// Lets the token with this id hold until another time, whether it has expired or not. `false` if there is none, or it was revoked.
+    ///
+    /// # Errors
+    /// [`TokenError::Database`].
+    pub async fn renew(&self, id: &str, expires: UtcSeconds) -> Result<bool, TokenError> {
+        self.store.renew_token(id, expires).await.map_err(|error| self.failed(&error))
+    }
+
     /// Where they are kept: a data directory, or a URL without its password.
     #[must_use]
     pub fn place(&self) -> &str {

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
 use symseal_server::{CACHE_BYTES, Gateway, GatewayConfig, Patience, parse_address};
 
-use super::serve::{shutdown, start_logging};
+use super::serve::{start_logging, unless_stopped, wait_to_stop};
 use crate::bundle_ref;
 use crate::exit::Answer;
 use crate::output::outln;
@@ -70,6 +70,9 @@ pub fn run(args: &Args) -> Result<Answer> {
         let what = || format!("--bundle {reference}: expected an OCI layout, found a directory of files");
         bundles.push((layout.with_context(what)?, digest.with_context(what)?));
     }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
+    let mut stop = wait_to_stop(&runtime)?;
     start_logging(&args.log_format);
     let config = GatewayConfig {
         listen: args.listen,
@@ -80,17 +83,19 @@ pub fn run(args: &Args) -> Result<Answer> {
         cache_bytes: args.cache_bytes,
         patience: Patience::default(),
     };
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
-    runtime.block_on(async {
-        let gateway = Gateway::bind(config).await?;
+    let has_run = runtime.block_on(async {
+        let start = async { Ok(Gateway::bind(config).await?) };
+        let Some(gateway) = unless_stopped(start, &mut stop).await? else { return anyhow::Ok(false) };
         let url = format!("http://{}", gateway.local_addr());
-        let stop = shutdown().context("signals cannot be waited for")?;
         outln!("gateway on {url}");
         outln!("gdb, lldb:  DEBUGINFOD_URLS={url}");
         outln!("WinDbg:     _NT_SYMBOL_PATH=srv*C:\\symbols*{url}/symbols");
         outln!("status:     {url}/");
         gateway.run(stop).await?;
-        Ok(Answer::Yes)
-    })
+        Ok(true)
+    })?;
+    if !has_run {
+        runtime.shutdown_background();
+    }
+    Ok(Answer::Yes)
 }

@@ -10,8 +10,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
+use futures_util::future::BoxFuture;
 use symseal_sealer::{LogKey, TileLog};
 use symseal_server::{AccessConfig, Config, LOG_FOLDER, LogConfig, Server, make_data};
+use tokio::runtime::Runtime;
 
 use crate::exit::Answer;
 use crate::keyring;
@@ -62,13 +64,15 @@ pub fn run(args: &Args) -> Result<Answer> {
         outln!("{}", said(&config));
         return Ok(Answer::Yes);
     }
-    start_logging(&args.log_format);
-    descriptors::allow_many();
-    let log = log(args.log || log_section.enabled == Some(true), &log_key, &data)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
-    runtime.block_on(async {
-        let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let mut stop = wait_to_stop(&runtime)?;
+    start_logging(&args.log_format);
+    descriptors::allow_many();
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let (is_wanted, folder) = (args.log || log_section.enabled == Some(true), data.clone());
+    let start = async move {
+        let log = log(is_wanted, &log_key, &folder)?;
         let mut server = Server::bind_with_log(config, log).await?;
         if let Some(schedule) = schedule {
             server = server.collecting(schedule);
@@ -76,12 +80,38 @@ pub fn run(args: &Args) -> Result<Answer> {
         if let Some(rules) = seals {
             server = server.judging(rules).await?;
         }
-        server = server.with_origins(&origins)?;
-        let stop = shutdown().context("signals cannot be waited for")?;
+        Ok(server.with_origins(&origins)?)
+    };
+    let has_run = runtime.block_on(async {
+        let Some(server) = unless_stopped(start, &mut stop).await? else { return anyhow::Ok(false) };
         outln!("serving {} on {scheme}://{}", data.display(), server.local_addr());
         server.run(stop).await?;
-        Ok(Answer::Yes)
-    })
+        Ok(true)
+    })?;
+    if !has_run {
+        // What is still read for the start is of no use to anybody.
+        runtime.shutdown_background();
+    }
+    Ok(Answer::Yes)
+}
+
+/// [`shutdown`], from before the work of a start: as process 1 of a container a program is not ended by a signal that nobody in it waits for.
+pub(crate) fn wait_to_stop(runtime: &Runtime) -> Result<BoxFuture<'static, ()>> {
+    let _entered = runtime.enter();
+    Ok(Box::pin(shutdown().context("signals cannot be waited for")?))
+}
+
+/// What a start comes to; `None` where the process is told to end before: nothing was acknowledged, so nothing is waited for. The start is a task of its own,
+/// as some of it holds its thread.
+pub(crate) async fn unless_stopped<T: Send + 'static>(
+    start: impl Future<Output = Result<T>> + Send + 'static,
+    stop: &mut BoxFuture<'static, ()>,
+) -> Result<Option<T>> {
+    tokio::select! {
+        biased;
+        () = stop => Ok(None),
+        started = tokio::spawn(start) => started.context("the start broke off")?.map(Some),
+    }
 }
 
 /// What a sound configuration comes to.

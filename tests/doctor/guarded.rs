@@ -22,6 +22,10 @@ fn no_finding_shows_a_password_or_a_token() {
         ("--upstream", format!("http://me:{SECRET}@h.example:port/")),
         ("--upstream", format!("http://h.example/t/{SECRET}/?x=1")),
         ("--symbol-upstream", format!("me:{SECRET}@h.example/symbols")),
+        ("--upstream", format!("me:{SECRET} https://h.example")),
+        ("--upstream", format!("h.example/T/{SECRET}/x")),
+        ("--upstream", format!("http://h.example/x?a=1;key={SECRET}")),
+        ("--upstream", format!("http://h.example/x;key={SECRET}?a")),
         ("--symbol-upstream", format!("http://me:{SECRET}/x@h.example/?key={token}")),
     ] {
         let found = scene.examine_data(&[option, &url]);
@@ -53,6 +57,21 @@ fn no_finding_shows_a_password_or_a_token() {
     for part in ["a.example", "d.example"] {
         found.has("servers.settings", "warning", part);
     }
+    hides(&found);
+    // Those that are asked: a password of digits is where a port would be.
+    let mut doctor = command("symseal");
+    doctor.args(["doctor", "--json", "--online", "--store", &scene.at("store")]);
+    doctor.env(
+        "DEBUGINFOD_URLS",
+        format!("https://me:1234 {SECRET}@h http://127.0.0.1:1/T/{SECRET} me:{SECRET} http://me:12/{SECRET}@h"),
+    );
+    doctor.env(
+        "_NT_SYMBOL_PATH",
+        format!("srv*http://127.0.0.1:1/t/{SECRET}/{SECRET}*http://127.0.0.1:1/s;key={SECRET}"),
+    );
+    let found = Found::of(doctor.output().unwrap().into());
+    found.has("servers.debuginfod", "problem", "127.0.0.1:1").has("servers.symbols", "problem", "127.0.0.1:1/s");
+    assert!(!found.ran.stdout.contains("1234"), "{}", found.ran.stdout);
     hides(&found);
 }
 

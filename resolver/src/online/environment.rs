@@ -77,15 +77,19 @@ fn read(place: &str) -> std::io::Result<String> {
 /// (debuginfod_find_debuginfo(3), "DEBUGINFOD_URLS"); here every file is checked by its id, and by the seal of a bundle.
 fn debuginfod_urls(text: &str, passed_over: &mut Vec<String>) -> Vec<String> {
     let mut urls = Vec::new();
-    for word in text.split_whitespace().filter(|word| !word.starts_with("ima:")) {
-        match word.split_once("://") {
-            Some((scheme, _)) if !is_http(word) => {
-                let shown = without_secrets(word);
-                passed_over.push(format!(
-                    "DEBUGINFOD_URLS: {shown} is passed over: {scheme} is not asked, only http and https"
-                ));
-            }
-            _ => add(&mut urls, word, "DEBUGINFOD_URLS", passed_over),
+    let is_ima = |word: &str| ["ima:enforcing", "ima:permissive", "ima:ignore"].contains(&word);
+    for (at, word) in text.split_whitespace().enumerate().filter(|(_, word)| !is_ima(word)) {
+        if !word.contains("://") {
+            // A part of a URL that was cut in two, a password or a token perhaps: it is told by its place alone.
+            passed_over.push(format!(
+                "DEBUGINFOD_URLS: word {} is passed over: expected http://HOST or https://HOST, perhaps with a port and a path",
+                at.saturating_add(1)
+            ));
+        } else if is_http(word) {
+            add(&mut urls, word, "DEBUGINFOD_URLS", passed_over);
+        } else {
+            let shown = without_secrets(word);
+            passed_over.push(format!("DEBUGINFOD_URLS: {shown} is passed over: only http and https are asked"));
         }
     }
     urls
@@ -94,10 +98,13 @@ fn debuginfod_urls(text: &str, passed_over: &mut Vec<String>) -> Vec<String> {
 /// The URLs in a symbol path: `srv*CACHE*URL;URL;cache*DIR;DIR`. Folders are for debuggers on that machine.
 fn symbol_path(text: &str, passed_over: &mut Vec<String>) -> Vec<String> {
     let mut urls: Vec<String> = Vec::new();
-    for element in text.split(';').map(str::trim).filter(|element| !element.is_empty()) {
+    let elements = text.split(';').map(str::trim).enumerate();
+    for (at, element) in elements.filter(|(_, element)| !element.is_empty()) {
         let mut servers = element.split('*').map(str::trim).filter(|part| is_http(part)).peekable();
         if servers.peek().is_none() && !element.to_ascii_lowercase().starts_with("cache*") {
-            let shown = without_secrets(element);
+            // What is no folder and no address may be the end of one that had a semicolon in its password or its query.
+            let is_place = element.contains("://") || element.contains('\\') || element.starts_with('/');
+            let shown = if is_place { without_secrets(element) } else { format!("element {}", at.saturating_add(1)) };
             passed_over
                 .push(format!("_NT_SYMBOL_PATH: {shown} is passed over: only servers are asked, by http and https"));
         }
@@ -172,8 +179,18 @@ mod tests {
         assert!(over.len() == 1 && over[0].contains("file") && !over[0].contains("secret"), "{over:?}");
         // What was meant to be a server is told of.
         assert_eq!(debuginfod_urls("one.example http:// http://three.example", &mut over), ["http://three.example"]);
-        assert!(over.len() == 3 && over[1].contains("DEBUGINFOD_URLS: one.example: expected http://HOST"), "{over:?}");
+        assert!(
+            over.len() == 3 && over[1].contains("DEBUGINFOD_URLS: word 1 is passed over: expected http://HOST"),
+            "{over:?}"
+        );
         assert!(symbol_path("srv*http://", &mut over).is_empty() && over.len() == 4, "{over:?}");
+        // What was cut off of a URL may be its password, or a token.
+        let mut over = Vec::new();
+        let list = "me:secret https://one.example https://me:pass secret@two.example secret://x ima:secret";
+        assert_eq!(debuginfod_urls(list, &mut over), ["https://one.example"]);
+        assert!(over.len() == 5 && !over.iter().any(|what| what.contains("secret")), "{over:?}");
+        assert_eq!(symbol_path("srv*http://h.example/s?a=1;key=secret;secret", &mut over), ["http://h.example/s?a=1"]);
+        assert!(over.len() == 7 && over[5].contains("element 2") && over[6].contains("element 3"), "{over:?}");
     }
 
     #[test]

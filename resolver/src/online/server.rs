@@ -26,7 +26,7 @@ impl Server {
         let wrong = |problem: String| OnlineError::Url { url: without_secrets(text), problem };
         let mut base = Url::parse(text).map_err(|error| wrong(error.to_string()))?;
         if !matches!(base.scheme(), "http" | "https") || !base.has_host() {
-            return Err(wrong(format!("found the scheme {}", base.scheme())));
+            return Err(wrong("found another scheme, or no host".to_owned()));
         }
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
@@ -75,7 +75,9 @@ mod tests {
         }
         let debug = format!("{server:?}");
         assert!(debug.contains("host.example") && !debug.contains("secret"), "{debug}");
-        let error = Server::parse("htp://me:secret@host/", HeaderMap::new()).unwrap_err().to_string();
-        assert!(!error.contains("secret") && error.contains("host"), "{error}");
+        for wrong in ["htp://me:secret@host/", "secret://host/", "http://me:sec/secret@host/", "secret:pass//host/"] {
+            let error = Server::parse(wrong, HeaderMap::new()).unwrap_err().to_string();
+            assert!(!error.contains("secret") && error.contains("http://HOST"), "{error}");
+        }
     }
 }

@@ -86,14 +86,15 @@ const NAMES: [&str; 2] = ["/v2/", "/s/"];
 /// A path as logs show it: without what has a token's form, and without what stands where a token was meant (a slash too many before it,
 /// none behind it, a place behind a proxy's prefix). Paths of sources may have a folder `t`, and so may names of repositories.
 pub(crate) fn hide_tokens(path: &str) -> Cow<'_, str> {
-    let has_place = !path.starts_with("/buildid/") && path.contains(PATH_TOKEN);
+    // Whoever writes it with a capital is told that there is nothing, and has sent the token all the same.
+    let has_place = !path.starts_with("/buildid/") && (path.contains(PATH_TOKEN) || path.contains("/T/"));
     if !has_place && !path.contains(tokens::PREFIX) {
         return path.into();
     }
     let has_names = NAMES.iter().any(|names| path.starts_with(names));
     let mut before = "";
     let parts = path.split('/').map(|part| {
-        let is_in_place = has_place && before == "t" && !(has_names && may_be_name(part));
+        let is_in_place = has_place && before.eq_ignore_ascii_case("t") && !(has_names && may_be_name(part));
         let is_secret = is_in_place || TokenSecret::parse(part).is_some();
         before = part;
         if is_secret { "…" } else { part }
@@ -152,6 +153,7 @@ mod tests {
         let token = format!("symseal_{}", "0123456789abcdef".repeat(4));
         for (path, expected) in [
             ("/t/TOKEN", "/t/…"),
+            ("/T/another-system's/buildid/ab/debuginfo", "/T/…/buildid/ab/debuginfo"),
             ("//t/TOKEN/buildid/ab/debuginfo", "//t/…/buildid/ab/debuginfo"),
             ("/symbols/t/TOKEN/a.pdb", "/symbols/t/…/a.pdb"),
             ("/TOKEN/buildid/ab/debuginfo", "/…/buildid/ab/debuginfo"),

@@ -178,7 +178,7 @@ impl ConfigFile {
             // Once as it stands, so that what is wrong in it is told with its line.
             let problem = |error: toml::de::Error| ConfigError::Form {
                 path: path.clone(),
-                problem: redacted(&error.to_string()),
+                problem: without_secrets(&error.to_string()),
             };
             toml::from_str::<Self>(&text).map_err(problem)?;
             table = toml::from_str(&text).map_err(problem)?;
@@ -195,7 +195,7 @@ impl ConfigFile {
         let path = path.map(Path::to_owned).unwrap_or_default();
         table
             .try_into()
-            .map_err(|error: toml::de::Error| ConfigError::Form { path, problem: redacted(&error.to_string()) })
+            .map_err(|error: toml::de::Error| ConfigError::Form { path, problem: without_secrets(&error.to_string()) })
     }
 
     /// The configuration, for a server with this data directory and address.
@@ -401,16 +401,6 @@ impl ConfigFile {
     pub fn gc_grace(&self) -> Option<Duration> {
         self.gc.grace
     }
-}
-
-/// What the parser says, which shows the line, without what may be a password in a URL: all before the line's last @, as a password may have spaces and
-/// quotation marks in it where somebody forgot those that close a text.
-fn redacted(problem: &str) -> String {
-    let clean = |line: &str| match line.split_once("://").map(|(before, url)| (before, url.rsplit_once('@'))) {
-        Some((before, Some((_, place)))) => format!("{before}://…@{place}"),
-        _ => line.to_owned(),
-    };
-    without_secrets(&problem.lines().map(clean).collect::<Vec<String>>().join("\n"))
 }
 
 /// The table with one setting more.

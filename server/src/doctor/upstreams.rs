@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use reqwest::header::{DATE, HeaderMap};
 use reqwest::{Certificate, Client};
+use symseal_resolver::without_secrets;
 
 use super::{Finding, Standing};
 use crate::origins::Origins;
@@ -116,8 +117,7 @@ fn why(error: &dyn Error) -> String {
 
 /// A URL without passwords and tokens.
 fn shown(url: &str) -> String {
-    // What is no URL may hold a password where nobody looks for one.
-    reqwest::Url::parse(url).map_or_else(|_| "what is no URL".to_owned(), |url| name_of(&url))
+    reqwest::Url::parse(url).map_or_else(|_| without_secrets(url), |url| name_of(&url))
 }
 
 #[cfg(test)]
@@ -142,6 +142,12 @@ mod tests {
     #[test]
     fn a_password_or_token_of_a_url_is_not_shown() {
         assert_eq!(shown("https://me:hunter2@h.example/debug"), "https://h.example/debug");
+        for wrong in
+            ["https://me:hun/ter2@h.example", "https://me:12/hunter2@h.example", "me:hunter2 https://h.example"]
+        {
+            let shown = shown(wrong);
+            assert!(shown.contains("h.example") && !shown.contains("ter2"), "{shown}");
+        }
         let token = shown("https://h.example/t/symseal_0123456789abcdef0123456789abcdef/x");
         assert!(!token.contains("0123456789"), "{token}");
     }

@@ -81,8 +81,8 @@ async fn source(app: &App, trees: &Trees, place: &Place) -> Result<(Source, Byte
     if place.is_plain() {
         let wanted = place.clone();
         let lost = |error| TreeError::Unreadable { name: place.file.clone(), error: std::io::Error::other(error) };
-        let blob = app.pool.run(move || wanted.open()).await.map_err(lost)??;
-        return Ok((Source::Foreign(blob), ByteRange { start: 0, length: place.size }));
+        let (blob, stamp) = app.pool.run(move || wanted.open()).await.map_err(lost)??;
+        return Ok((Source::Foreign(blob, stamp), ByteRange { start: 0, length: place.size }));
     }
     let copy = trees.cached((&app.pool, &app.making), place).await?;
     let window = copy.window();

@@ -11,6 +11,7 @@ use reqwest::{Client, Response, StatusCode, Url};
 use serde::Deserialize;
 use symseal_bundle::{Digest, ParseDigestError};
 use symseal_registry::{Reference, Tls, redirects};
+use symseal_resolver::without_secrets;
 
 use super::clients::Place;
 use super::hear::Unheard;
@@ -132,13 +133,7 @@ impl HttpUpstream {
 
     /// What to call it: without what is secret in it.
     pub(super) fn name(&self) -> String {
-        let mut hides = false;
-        let parts = self.base.path().trim_end_matches('/').split('/').map(|part| {
-            let shown = if hides { "…" } else { part };
-            hides = part == "t";
-            shown
-        });
-        format!("{}{}", self.base.origin().ascii_serialization(), parts.collect::<Vec<_>>().join("/"))
+        without_secrets(self.base.as_str().trim_end_matches('/'))
     }
 
     /// For the status page.
@@ -446,6 +441,8 @@ mod tests {
         assert_eq!(name("https://h.example/symbols/"), "https://h.example/symbols");
         assert_eq!(name("https://h.example/t/secret"), "https://h.example/t/…");
         assert_eq!(name("https://h.example/proxy/t/secret/"), "https://h.example/proxy/t/…");
+        assert_eq!(name("https://h.example/T/secret/more"), "https://h.example/T/…");
+        assert_eq!(name("https://me:12/secret@h.example"), "https://…@h.example");
     }
 
     #[test]

@@ -38,6 +38,7 @@ use futures_util::future::BoxFuture;
 use hyper_util::server::graceful::GracefulShutdown;
 use symseal_bundle::verify::subject_digests;
 use symseal_bundle::{Bundle, Digest, LayoutDir};
+use symseal_resolver::without_secrets;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
@@ -187,7 +188,7 @@ impl Gateway {
                     (Ok((stream, peer)), place) => {
                         let _ = stream.set_nodelay(true);
                         let stream = Breakable::new(stream);
-                        let connection = serve::serve_connection(stream, Peer(peer.ip()), router.clone(), graceful.watcher());
+                        let connection = serve::serve_connection(stream, Peer(peer.ip()), (router.clone(), serve::HEAD_TIMEOUT), graceful.watcher());
                         tokio::spawn(async move {
                             connection.await;
                             drop(place);
@@ -218,8 +219,10 @@ impl Gate {
             return Err(ServerError::Origin { origin: "--upstream".to_owned(), problem });
         }
         for url in &config.upstreams {
-            let refused =
-                |problem: String| ServerError::Origin { origin: format!("--upstream {}", shown(url)), problem };
+            let refused = |problem: String| ServerError::Origin {
+                origin: format!("--upstream {}", without_secrets(url)),
+                problem,
+            };
             match url.strip_prefix(OCI) {
                 Some(place) => registries.push(RegistryUpstream::parse(place).map_err(refused)?),
                 None => servers.push(HttpUpstream::parse(url, config.patience).map_err(refused)?),
@@ -263,23 +266,6 @@ impl Gate {
     }
 }
 
-/// A URL without what is secret in it, for an error about it.
-fn shown(url: &str) -> String {
-    let parsed = reqwest::Url::parse(url).ok();
-    let safe = parsed.filter(|url| url.host_str().is_some() && !url.path().split('/').any(|part| part == "t"));
-    match safe {
-        Some(url) => {
-            let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-            format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
-        }
-        // Not understood: what is secret would be before an @, or behind /t/.
-        None => {
-            let rest = url.rsplit_once('@').map_or(url, |(_, rest)| rest);
-            rest.split_once("/t/").map_or_else(|| rest.to_owned(), |(before, _)| format!("{before}/t/…"))
-        }
-    }
-}
-
 /// Bytes in units of the room for files on their way.
 fn units(bytes: u64) -> u64 {
     bytes.div_ceil(ROOM_UNIT)
@@ -296,14 +282,27 @@ mod tests {
     #[test]
     fn an_error_about_a_url_shows_nothing_secret() {
         for (url, expected) in [
-            ("http://user:secret@h.example:1/a", "http://h.example:1/a"),
-            ("https://h.example/t/secret?a=b", "https://h.example/t/…"),
-            ("ftp://user:secret@h.example/", "ftp://h.example/"),
-            ("user:secret@h", "h"),
+            ("http://user:secret@h.example:1/a", "http://…@h.example:1/a"),
+            ("https://h.example/t/secret?a=b", "https://h.example/t/…?…"),
+            ("ftp://user:secret@h.example/", "ftp://…@h.example/"),
+            ("user:secret@h", "…@h"),
             ("oci://nohost", "oci://nohost"),
+            ("oci://user:secret@h.example/team/app", "oci://…@h.example/team/app"),
             ("h.example/t/secret", "h.example/t/…"),
         ] {
-            assert_eq!(shown(url), expected, "{url}");
+            let folder = tempfile::tempdir().unwrap();
+            let config = GatewayConfig {
+                listen: ([127, 0, 0, 1], 0).into(),
+                upstreams: vec![url.to_owned()],
+                bundles: Vec::new(),
+                trust: folder.path().join("trust"),
+                state: folder.path().join("state"),
+                cache_bytes: 0,
+                patience: Patience::default(),
+            };
+            let Err(error) = Gate::open(&config) else { panic!("{url} is taken") };
+            let error = error.to_string();
+            assert!(error.starts_with(&format!("--upstream {expected}: ")) && !error.contains("secret"), "{error}");
         }
     }
 }

@@ -8,6 +8,7 @@ use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 use symseal_bundle::{Digest, oci};
 use symseal_registry::{Reference, Repository, Target, Tls};
+use symseal_resolver::without_secrets;
 
 use super::clients::Place;
 use super::hear::Unheard;
@@ -104,7 +105,10 @@ impl RegistryUpstream {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Arc<Self>, String> {
-        let reference = Reference::parse(text).map_err(|error| error.to_string())?;
+        let wrong = |problem: &str| {
+            format!("{}: expected oci://HOST[:PORT]/REPOSITORY[:TAG|@DIGEST]", without_secrets(problem))
+        };
+        let reference = Reference::parse(text).map_err(|error| wrong(&error.problem))?;
         let last = text.rsplit('/').next().unwrap_or_default();
         let is_whole = !last.contains([':', '@']);
         let place = Place { reference, tls: Tls::ByPlace, token: None };

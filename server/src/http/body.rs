@@ -16,6 +16,7 @@ use futures_util::stream;
 use super::conditional::Validators;
 use super::range::{ByteRange, Ranged, parse_range};
 use crate::blobs::{BlobDigest, BlobDirectory, MappedBlob, OpenBlob};
+use crate::file_stamp::FileStamp;
 use crate::pool::Pool;
 
 /// Bytes read at once: large enough that a hop to the pool costs little, small enough for many slow clients.
@@ -28,8 +29,8 @@ const MAP_BLOCK: u64 = 4 << 20;
 pub(crate) enum Source {
     /// In a file that is read as the client takes it.
     File(OpenBlob),
-    /// In a file of somebody else's, who may write to it meanwhile.
-    Foreign(OpenBlob),
+    /// In a file of somebody else's, who may write to it meanwhile: it is sent while it is in this state.
+    Foreign(OpenBlob, FileStamp),
     /// In a map.
     Map(Arc<MappedBlob>),
 }
@@ -46,7 +47,7 @@ impl Source {
     /// Bytes in the file.
     pub(crate) fn size(&self) -> u64 {
         match self {
-            Self::File(blob) | Self::Foreign(blob) => blob.size,
+            Self::File(blob) | Self::Foreign(blob, _) => blob.size,
             Self::Map(blob) => blob.size(),
         }
     }
@@ -54,7 +55,7 @@ impl Source {
     /// When the bytes were stored, or written.
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         match self {
-            Self::File(blob) | Self::Foreign(blob) => blob.modified,
+            Self::File(blob) | Self::Foreign(blob, _) => blob.modified,
             Self::Map(blob) => blob.modified,
         }
     }
@@ -132,8 +133,8 @@ pub(crate) fn file_response(pool: &Pool, method: &Method, request: &HeaderMap, a
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(part.length));
     if *method != Method::HEAD {
         *response.body_mut() = match answer.source {
-            Source::File(blob) => file_body(pool.clone(), blob, part, false),
-            Source::Foreign(blob) => file_body(pool.clone(), blob, part, true),
+            Source::File(blob) => file_body(pool.clone(), blob, part, None),
+            Source::Foreign(blob, stamp) => file_body(pool.clone(), blob, part, Some(stamp)),
             Source::Map(blob) => map_body(pool.clone(), blob, part),
         };
     }
@@ -147,10 +148,10 @@ fn insert(response: &mut Response, name: HeaderName, text: &str) {
 }
 
 /// A part of a file as a body. A read that fails breaks the connection: the client must not take less for all, nor what was written to a
-/// `foreign` file while it was read for what the answer's head promised.
-fn file_body(pool: Pool, blob: OpenBlob, part: ByteRange, is_foreign: bool) -> Body {
-    let state = (pool, Arc::new(blob), part.start, part.length, is_foreign);
-    Body::from_stream(stream::try_unfold(state, async |(pool, blob, at, left, is_foreign)| {
+/// file of somebody else's, which was in the state `foreign`, for what the answer's head promised.
+fn file_body(pool: Pool, blob: OpenBlob, part: ByteRange, foreign: Option<FileStamp>) -> Body {
+    let state = (pool, Arc::new(blob), part.start, part.length, foreign);
+    Body::from_stream(stream::try_unfold(state, async |(pool, blob, at, left, foreign)| {
         if left == 0 {
             return Ok(None);
         }
@@ -159,19 +160,16 @@ fn file_body(pool: Pool, blob: OpenBlob, part: ByteRange, is_foreign: bool) -> B
         let read = move || {
             let block = read_block(&shared.file, at, length)?;
             // After each block, so that the last one is not sent of a file that has changed since its first.
-            if is_foreign && !is_unchanged(&shared)? {
-                return Err(io::Error::other("the file was written to while it was sent"));
+            if let Some(stamp) = foreign
+                && FileStamp::of(&shared.file.metadata()?)? != stamp
+            {
+                return Err(io::Error::other("the file was changed while it was sent"));
             }
             Ok(block)
         };
         let block = pool.run(read).await.map_err(io::Error::other)??;
-        Ok::<_, io::Error>(Some((block, (pool, blob, at + length, left - length, is_foreign))))
+        Ok::<_, io::Error>(Some((block, (pool, blob, at + length, left - length, foreign))))
     }))
-}
-
-fn is_unchanged(blob: &OpenBlob) -> io::Result<bool> {
-    let metadata = blob.file.metadata()?;
-    Ok(metadata.len() == blob.size && metadata.modified().ok() == blob.modified)
 }
 
 /// A part of a map as a body: what is in memory goes out as it is, the rest is brought there in the pool.

@@ -11,6 +11,7 @@ use symseal_bundle::sources::MAX_SOURCE_BYTES;
 
 use super::canonical;
 use crate::blobs::OpenBlob;
+use crate::file_stamp::FileStamp;
 use crate::withheld::Withheld;
 
 /// An open directory of sources.
@@ -32,15 +33,15 @@ impl SourceRoot {
     }
 
     /// Opens the file that an absolute path of a line table names: below the directory as if that were the root, or, where the path
-    /// begins with the directory's own, at what follows. None when there is no regular file of a source's size. Blocks.
-    pub(crate) fn find(&self, path: &str) -> Option<OpenBlob> {
+    /// begins with the directory's own, at what follows; with the state that it is in. None when there is no regular file of a source's size. Blocks.
+    pub(crate) fn find(&self, path: &str) -> Option<(OpenBlob, FileStamp)> {
         let path = canonical(path);
         let inside =
             path.strip_prefix(self.place.as_str()).filter(|rest| rest.starts_with('/') && !self.place.is_empty());
         inside.and_then(|rest| self.open_file(rest)).or_else(|| self.open_file(&path))
     }
 
-    fn open_file(&self, path: &str) -> Option<OpenBlob> {
+    fn open_file(&self, path: &str) -> Option<(OpenBlob, FileStamp)> {
         let mut options = OpenOptions::new();
         // A pipe that nobody writes to would hold us for ever.
         options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
@@ -48,7 +49,8 @@ impl SourceRoot {
         let metadata = file.metadata().ok()?;
         let found_at = || Path::new(&self.place).join(path.trim_start_matches('/')).canonicalize();
         let taken = metadata.is_file() && metadata.len() <= MAX_SOURCE_BYTES && !self.withheld.has(&file, found_at);
-        taken.then(|| OpenBlob { size: metadata.len(), modified: metadata.modified().ok(), file })
+        let stamp = FileStamp::of(&metadata).ok().filter(|_| taken)?;
+        Some((OpenBlob { size: metadata.len(), modified: metadata.modified().ok(), file }, stamp))
     }
 }
 
@@ -73,7 +75,7 @@ mod tests {
         let opened = SourceRoot::open(&root, Arc::default()).unwrap();
         let read = |path: &str| {
             let mut text = String::new();
-            opened.find(path)?.file.read_to_string(&mut text).ok()?;
+            opened.find(path)?.0.file.read_to_string(&mut text).ok()?;
             Some(text)
         };
         for path in ["/src/a.c", "/src/inside.c", "/src/../src//./a.c", "/../../src/a.c"] {

@@ -88,6 +88,9 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     /// Revokes the token with this id; whether there is one. A token that is revoked keeps its time.
     fn revoke_token<'a>(&'a self, id: &'a str, at: UtcSeconds) -> Answer<'a, bool>;
 
+    /// Gives the token with this id another end; whether there is one that is not revoked.
+    fn renew_token<'a>(&'a self, id: &'a str, expires: UtcSeconds) -> Answer<'a, bool>;
+
     /// The secret of this name: `fresh` where there was none, which is then kept.
     fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Answer<'a, Vec<u8>>;
 

@@ -143,6 +143,10 @@ impl Store for PostgresStore {
         Box::pin(async move { Ok(postgres_access::revoke(&self.pool, id, at).await?) })
     }
 
+    fn renew_token<'a>(&'a self, id: &'a str, expires: UtcSeconds) -> Answer<'a, bool> {
+        Box::pin(async move { Ok(postgres_access::renew(&self.pool, id, expires).await?) })
+    }
+
     fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Answer<'a, Vec<u8>> {
         Box::pin(async move { Ok(postgres_access::secret(&self.pool, name, fresh).await?) })
     }

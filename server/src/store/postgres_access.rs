@@ -52,6 +52,13 @@ pub(super) async fn revoke(pool: &PgPool, id: &str, at: UtcSeconds) -> sqlx::Res
     Ok(done.rows_affected() > 0)
 }
 
+pub(super) async fn renew(pool: &PgPool, id: &str, expires: UtcSeconds) -> sqlx::Result<bool> {
+    let query = "UPDATE tokens SET expires_at = $1::text::timestamptz
+                 WHERE substr(token_sha256, 1, 12) = $2 AND revoked_at IS NULL";
+    let done = sqlx::query(query).bind(expires.to_string()).bind(id).execute(pool).await?;
+    Ok(done.rows_affected() > 0)
+}
+
 pub(super) async fn secret(pool: &PgPool, name: &str, fresh: &[u8]) -> sqlx::Result<Vec<u8>> {
     sqlx::query("INSERT INTO secrets (name, secret) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
         .bind(name)

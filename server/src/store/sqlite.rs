@@ -173,6 +173,10 @@ impl Store for SqliteStore {
         Box::pin(async move { Ok(sqlite_tokens::revoke(&self.pool, id, at).await?) })
     }
 
+    fn renew_token<'a>(&'a self, id: &'a str, expires: UtcSeconds) -> Answer<'a, bool> {
+        Box::pin(async move { Ok(sqlite_tokens::renew(&self.pool, id, expires).await?) })
+    }
+
     fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Answer<'a, Vec<u8>> {
         Box::pin(async move { Ok(sqlite_tokens::secret(&self.pool, name, fresh).await?) })
     }

@@ -59,6 +59,12 @@ pub(super) async fn revoke(pool: &SqlitePool, id: &str, at: UtcSeconds) -> sqlx:
     Ok(done.rows_affected() > 0)
 }
 
+pub(super) async fn renew(pool: &SqlitePool, id: &str, expires: UtcSeconds) -> sqlx::Result<bool> {
+    let query = "UPDATE tokens SET expires_at = ? WHERE substr(token_sha256, 1, 12) = ? AND revoked_at IS NULL";
+    let done = sqlx::query(query).bind(expires.to_string()).bind(id).execute(pool).await?;
+    Ok(done.rows_affected() > 0)
+}
+
 pub(super) async fn secret(pool: &SqlitePool, name: &str, fresh: &[u8]) -> sqlx::Result<Vec<u8>> {
     sqlx::query("INSERT INTO secrets (name, secret) VALUES (?, ?) ON CONFLICT (name) DO NOTHING")
         .bind(name)

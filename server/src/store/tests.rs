@@ -217,10 +217,17 @@ async fn tokens_are_found_listed_and_revoked_once(database: &Opener<'_>) {
     assert_eq!(store.token(&one).await.unwrap(), Some(token(&one, 1_000)));
     assert_eq!(store.token("").await.unwrap(), None);
     assert_eq!(store.tokens().await.unwrap(), [token(&one, 1_000), token(&two, 2_000)]);
+    assert!(store.renew_token(&two[..12], UtcSeconds(9_000)).await.unwrap());
+    let renewed = TokenInfo { expires: Some(UtcSeconds(9_000)), ..token(&two, 2_000) };
+    assert_eq!(store.token(&two).await.unwrap(), Some(renewed));
+    assert_eq!(store.token(&one).await.unwrap(), Some(token(&one, 1_000)));
+    assert!(!store.renew_token("000000000000", UtcSeconds(9_000)).await.unwrap());
     assert!(!store.revoke_token("000000000000", UtcSeconds(3_000)).await.unwrap());
     assert!(store.revoke_token(&one[..12], UtcSeconds(3_000)).await.unwrap());
     assert!(store.revoke_token(&one[..12], UtcSeconds(5_000)).await.unwrap());
     let revoked = TokenInfo { revoked: Some(UtcSeconds(3_000)), ..token(&one, 1_000) };
+    assert_eq!(store.token(&one).await.unwrap(), Some(revoked.clone()));
+    assert!(!store.renew_token(&one[..12], UtcSeconds(9_000)).await.unwrap());
     assert_eq!(store.token(&one).await.unwrap(), Some(revoked));
 }
 

@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use memmap2::Mmap;
@@ -24,6 +24,7 @@ use symseal_module::DebugId;
 use crate::blobs::BlobDigest;
 use crate::debug_files::{FileKind, Key, kind_code};
 use crate::file_cache::FileCache;
+use crate::file_stamp::FileStamp;
 use crate::ids::Ids;
 use crate::takedown::TakenDown;
 use crate::withheld::Withheld;
@@ -73,7 +74,7 @@ pub(crate) struct Place {
     root: Arc<Root>,
     /// Below the root.
     path: String,
-    stamp: Stamp,
+    stamp: FileStamp,
     /// The way to it within the archive; empty for a file by itself.
     member: String,
     /// How it is reached there without reading what lies before it.
@@ -102,50 +103,6 @@ pub(crate) struct NamedFile {
 fn path_in_archive(member: &str) -> String {
     let path = member.rsplit_once(WITHIN).map_or(member, |(_, path)| path);
     format!("/{}", path.trim_start_matches('/'))
-}
-
-/// By what a file that has changed is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Stamp {
-    /// Nanoseconds since 1970.
-    modified: u128,
-    /// Bytes.
-    size: u64,
-    /// Nanoseconds from 1970 to the last change of the file or of what is noted of it, which nobody can set back. A link more changes it too: the
-    /// file is read again, and is the same. Its number says no more, and changes with each mount of some file systems.
-    changed: u128,
-}
-
-impl Stamp {
-    fn new(modified: SystemTime, size: u64, (seconds, nanoseconds): (i64, i64)) -> Self {
-        let modified = modified.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let changed = i128::from(seconds).saturating_mul(1_000_000_000).saturating_add(nanoseconds.into());
-        Self { modified, size, changed: u128::try_from(changed).unwrap_or_default() }
-    }
-
-    fn of(metadata: &std::fs::Metadata) -> io::Result<Self> {
-        use std::os::unix::fs::MetadataExt as _;
-        Ok(Self::new(metadata.modified()?, metadata.len(), (metadata.ctime(), metadata.ctime_nsec())))
-    }
-
-    /// Whether it was written so short a time ago that it may be written to still. A time to come says nothing.
-    fn is_fresh(&self, now: SystemTime) -> bool {
-        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        now.checked_sub(self.modified).is_some_and(|age| age < SETTLED.as_nanos())
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let (modified, rest) = text.split_once('-')?;
-        // An index of before has no third number: what it tells of answers until it has been read again.
-        let (size, changed) = rest.split_once('-').unwrap_or((rest, "0"));
-        Some(Self { modified: modified.parse().ok()?, size: size.parse().ok()?, changed: changed.parse().ok()? })
-    }
-}
-
-impl std::fmt::Display for Stamp {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}-{}-{}", self.modified, self.size, self.changed)
-    }
 }
 
 /// How much is served in place.
@@ -212,7 +169,7 @@ impl Trees {
             Some(Place {
                 root: Arc::clone(root),
                 path: path.to_owned(),
-                stamp: Stamp::parse(&container.version)?,
+                stamp: FileStamp::parse(&container.version)?,
                 member: member.to_owned(),
                 reach,
                 sha256: *found.sha256,

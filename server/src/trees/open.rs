@@ -4,9 +4,10 @@ use std::fs::File;
 use std::io::{self, Seek as _};
 
 use super::read::{copy, extract};
-use super::{Place, Stamp, Trees, WITHIN, path_in_archive};
+use super::{Place, Trees, WITHIN, path_in_archive};
 use crate::blobs::{Algorithm, BlobDigest, OpenBlob, hash_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
+use crate::file_stamp::FileStamp;
 use crate::pool::Pool;
 
 /// Why a file of a tree is not had.
@@ -59,17 +60,16 @@ impl Place {
     }
 
     /// Opens what it lies in, or is, with what is known of it now. Blocks.
-    fn container(&self) -> Result<(File, Stamp), TreeError> {
+    fn container(&self) -> Result<(File, FileStamp), TreeError> {
         self.root.open_file(&self.path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => TreeError::Gone(self.name()),
             _ => self.unreadable(error),
         })
     }
 
-    /// Opens a file that lies there by itself. One that was touched is read, as its bytes may be the same. Blocks.
-    pub(crate) fn open(&self) -> Result<OpenBlob, TreeError> {
+    /// Opens a file that lies there by itself, and says in which state it was found. One that was touched is read, as its bytes may be the same. Blocks.
+    pub(crate) fn open(&self) -> Result<(OpenBlob, FileStamp), TreeError> {
         let (mut file, stamp) = self.container()?;
-        // Before it is read: what is written to it later is seen when it is sent.
         let modified = file.metadata().ok().and_then(|metadata| metadata.modified().ok());
         if stamp != self.stamp {
             let is_same = match self.root.is_same(&self.path, stamp, &self.sha256) {
@@ -88,7 +88,8 @@ impl Place {
                 return Err(self.is_another());
             }
         }
-        Ok(OpenBlob { file, size: self.size, modified })
+        // The state from before it was read: what was written to it since is seen when it is sent.
+        Ok((OpenBlob { file, size: self.size, modified }, stamp))
     }
 
     /// Copies it. Blocks.

@@ -12,8 +12,8 @@ use cap_std::fs::{Dir, DirEntry, MetadataExt as _, OpenOptions, OpenOptionsExt a
 
 use symseal_artifact::escaped;
 
-use super::Stamp;
 use super::told::Told;
+use crate::file_stamp::FileStamp;
 use crate::withheld::{Identity, Withheld};
 
 /// How deep folders are looked into.
@@ -33,7 +33,7 @@ pub(super) struct Root {
 }
 
 /// A file below the root, or a member of one, with what is known of it now, and the digest that it had.
-type Touched = (String, Stamp, [u8; 32]);
+type Touched = (String, FileStamp, [u8; 32]);
 
 /// Such files that are remembered.
 const REMEMBERED: usize = 4096;
@@ -65,12 +65,12 @@ impl Root {
     }
 
     /// Whether a file that was touched has these bytes all the same; `None` where nobody has read it since.
-    pub(super) fn is_same(&self, path: &str, stamp: Stamp, sha256: &[u8; 32]) -> Option<bool> {
+    pub(super) fn is_same(&self, path: &str, stamp: FileStamp, sha256: &[u8; 32]) -> Option<bool> {
         self.touched().get(&(path.to_owned(), stamp, *sha256)).copied()
     }
 
     /// What was found, so that it is read once and not for everybody who asks.
-    pub(super) fn note(&self, path: &str, stamp: Stamp, sha256: &[u8; 32], is_same: bool) {
+    pub(super) fn note(&self, path: &str, stamp: FileStamp, sha256: &[u8; 32], is_same: bool) {
         let mut touched = self.touched();
         if touched.len() >= REMEMBERED {
             touched.clear();
@@ -83,7 +83,7 @@ impl Root {
     }
 
     /// Opens a regular file. A pipe that nobody writes to would hold us for ever, so nothing waits.
-    pub(super) fn open_file(&self, path: &str) -> io::Result<(File, Stamp)> {
+    pub(super) fn open_file(&self, path: &str) -> io::Result<(File, FileStamp)> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
         let file = self.dir.open_with(path, &options)?.into_std();
@@ -94,7 +94,7 @@ impl Root {
         if self.withheld.has(&file, || Path::new(&self.place).join(path).canonicalize()) {
             return Err(io::Error::other("the server keeps it for itself"));
         }
-        let stamp = Stamp::of(&metadata)?;
+        let stamp = FileStamp::of(&metadata)?;
         Ok((file, stamp))
     }
 
@@ -181,7 +181,7 @@ impl Root {
 #[derive(Debug, Default)]
 pub(super) struct Look {
     /// The regular files with what a change of them is known by, in order.
-    pub(super) files: Vec<(String, Stamp)>,
+    pub(super) files: Vec<(String, FileStamp)>,
     /// What could not be looked at, files and folders; of these nothing is known. The root itself is the empty name.
     unread: Vec<String>,
     /// Folders that lie too deep.
@@ -204,7 +204,7 @@ impl Look {
 }
 
 enum Entry {
-    File(Stamp),
+    File(FileStamp),
     Folder,
 }
 
@@ -218,7 +218,7 @@ fn file_or_folder(entry: &DirEntry) -> io::Result<Option<Entry>> {
     }
     let metadata = entry.metadata()?;
     let changed = (metadata.ctime(), metadata.ctime_nsec());
-    Ok(Some(Entry::File(Stamp::new(metadata.modified()?.into_std(), metadata.len(), changed))))
+    Ok(Some(Entry::File(FileStamp::new(metadata.modified()?.into_std(), metadata.len(), changed))))
 }
 
 #[cfg(test)]

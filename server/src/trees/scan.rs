@@ -13,9 +13,10 @@ use memmap2::Mmap;
 
 use super::read::{Holder, holders};
 use super::root::{Look, Root};
-use super::{CONTENT, Stamp, Trees};
+use super::{CONTENT, SETTLED, Trees};
 use crate::blobs::{map_own, write_file_atomically};
 use crate::debug_files::{debug_info_code, kind_code};
+use crate::file_stamp::FileStamp;
 use crate::ids::{BundleEntry, Ids, IdsBuilder, NewCandidate, TooLarge};
 
 /// What was read is served after so long, while the scan goes on.
@@ -28,7 +29,7 @@ const READERS: usize = 4;
 struct Present {
     root: Arc<Root>,
     path: String,
-    stamp: Stamp,
+    stamp: FileStamp,
 }
 
 /// A file that was read.
@@ -90,7 +91,7 @@ impl Trees {
                     known => known.is_some(),
                 };
                 // What is known of a file holds until it is read anew: what it answered for breaks connections meanwhile, where it is not as it was.
-                if is_known && stamp.is_fresh(now) && answering.contains(&name) {
+                if is_known && stamp.is_younger_than(SETTLED, now) && answering.contains(&name) {
                     unsettled = unsettled.saturating_add(1);
                 } else {
                     todo.push(Present { root: Arc::clone(root), path, stamp });

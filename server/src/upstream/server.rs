@@ -15,7 +15,6 @@ use super::pace::paced;
 use super::packed::is_cabinet;
 use super::silence::{Unanswered, answered};
 use super::{Hops, Wanted};
-use crate::access::hide_tokens;
 use crate::origins::Patience;
 
 /// Bytes that are looked at before an answer is taken.
@@ -256,9 +255,9 @@ impl UpstreamServer {
 
 /// Where a server is: without a user's password, and without the token that its path may begin with.
 pub(crate) fn name_of(url: &reqwest::Url) -> String {
-    let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
-    let path = hide_tokens(url.path());
-    format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), path.trim_end_matches('/'))
+    let mut url = url.clone();
+    let _ = (url.set_username(""), url.set_password(None));
+    without_secrets(url.as_str()).trim_end_matches('/').to_owned()
 }
 
 /// A short text, or the start of one that is not [`TOO_MANY`]: what follows may have no end.
@@ -294,6 +293,9 @@ mod tests {
             ("https://symbols.example.org/", "https://symbols.example.org"),
             ("http://me:hunter2@example.org:8002/debug", "http://example.org:8002/debug"),
             ("https://example.org/t/hunter2/", "https://example.org/t/…"),
+            ("https://example.org/T/hunter2/x", "https://example.org/T/…"),
+            ("https://me:123/hunter2@example.org/x", "https://…@example.org/x"),
+            ("https://me:12345", "https://me:…"),
         ] {
             let server = UpstreamServer::new(url, Patience::default()).unwrap();
             assert_eq!(server.name, expected);

@@ -202,6 +202,40 @@ async fn files_of_a_directory_that_the_operator_names_are_sources_and_nothing_be
 }
 
 #[tokio::test]
+async fn a_source_that_is_written_over_while_it_is_sent_breaks_off_also_where_its_time_is_set_back() {
+    if !has("cc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().canonicalize().unwrap();
+    let tree = folder.join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    // More than connections hold between two programs.
+    let (file, mut bytes) = (tree.join("large.c"), vec![b' '; 32 << 20]);
+    std::fs::write(&file, &bytes).unwrap();
+    let before = std::fs::metadata(&file).unwrap().modified().unwrap();
+    let origins = Origins { source_roots: vec![tree], ..Origins::default() };
+    let server = Running::start_with(&folder.join("data"), &origins).await;
+    let (_, binary) = compile(&folder, "full", "abcdef01", &[]);
+    publish(&server, &folder, "1", &[&binary]).await;
+    let url = server.url("/buildid/abcdef01/source/large.c");
+    let mut answer = http().get(&url).send().await.unwrap();
+    let mut received = answer.chunk().await.unwrap().unwrap().len();
+    bytes[31 << 20] = b'x';
+    std::fs::write(&file, &bytes).unwrap();
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(before).unwrap();
+    let broken = loop {
+        match answer.chunk().await {
+            Ok(Some(chunk)) => received += chunk.len(),
+            ended => break ended.is_err(),
+        }
+    };
+    assert!(broken && received < bytes.len(), "{received} bytes");
+    // What is there now is a source like any other.
+    assert!(http().get(&url).send().await.unwrap().bytes().await.unwrap() == bytes);
+}
+
+#[tokio::test]
 async fn files_of_such_a_directory_are_sources_of_files_without_a_bundle_for_those_who_may_have_the_files() {
     if !has("cc") {
         return;

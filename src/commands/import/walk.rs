@@ -1,6 +1,6 @@
 //! The files of a store, found by several threads. Everything is opened below the root's handle, so that no link leads out.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,15 +39,30 @@ pub(super) struct Found {
     pub(super) problem: Option<String>,
 }
 
+/// Names of folders that are remembered for paths whose letters are other ones, for each root: some 50 MB. A folder with more is gone through for each path.
+const REMEMBERED: usize = 500_000;
+
 /// A store, or a folder that pointers lead to.
 #[derive(Debug, Clone)]
 pub(super) struct Root {
     dir: Arc<Dir>,
+    listed: Arc<Mutex<Listed>>,
 }
+
+/// What folders had when somebody first looked for a name in other letters there.
+#[derive(Debug, Default)]
+struct Listed {
+    folders: HashMap<String, Arc<Mutex<Option<Names>>>>,
+    names: usize,
+}
+
+/// The names of a folder's entries by what they are in small letters; `None` where there are too many.
+type Names = Option<Arc<HashMap<String, Vec<String>>>>;
 
 impl Root {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { dir: Arc::new(Dir::open_ambient_dir(path, ambient_authority())?) })
+        let dir = Arc::new(Dir::open_ambient_dir(path, ambient_authority())?);
+        Ok(Self { dir, listed: Arc::default() })
     }
 
     /// Opens a regular file below it.
@@ -83,17 +98,17 @@ impl Root {
     /// What a folder's entry of this name is called.
     fn name_in_any_case(&self, folder: &str, name: &str) -> io::Result<String> {
         let lower = name.to_lowercase();
-        let mut others = Vec::new();
-        for entry in self.entries(folder)? {
-            let Ok(there) = entry?.file_name().into_string() else { continue };
-            if there == name {
-                return Ok(there);
+        let there = match self.names(folder)? {
+            Some(names) => names.get(&lower).cloned().unwrap_or_default(),
+            None => {
+                let is_it = |there: &String| there.to_lowercase() == lower;
+                self.each_name(folder)?.filter(|there| there.as_ref().map_or(true, is_it)).collect::<io::Result<_>>()?
             }
-            if there.to_lowercase() == lower {
-                others.push(there);
-            }
+        };
+        if there.iter().any(|there| there == name) {
+            return Ok(name.to_owned());
         }
-        match <[String; 1]>::try_from(others) {
+        match <[String; 1]>::try_from(there) {
             Ok([only]) => Ok(only),
             Err(others) if others.is_empty() => Err(io::ErrorKind::NotFound.into()),
             Err(others) => {
@@ -101,6 +116,61 @@ impl Root {
                 Err(io::Error::new(io::ErrorKind::NotFound, problem))
             }
         }
+    }
+
+    /// The names in a folder. It is gone through once for all who ask: a store may have many pointers to files that are not there any more.
+    fn names(&self, folder: &str) -> io::Result<Names> {
+        let listing = Arc::clone(self.listed().folders.entry(folder.to_owned()).or_default());
+        let mut listing = listing.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(names) = &*listing {
+            return Ok(names.clone());
+        }
+        let (found, kept) = match self.all_names(folder) {
+            Ok(found) => found,
+            Err(error) => {
+                self.listed().folders.remove(folder);
+                return Err(error);
+            }
+        };
+        *listing = Some(found.clone());
+        drop(listing);
+        let mut listed = self.listed();
+        listed.names = listed.names.saturating_add(kept);
+        if listed.names > REMEMBERED {
+            // Those who look into one just now have it still.
+            let this = listed.folders.remove(folder);
+            listed.folders = this.map(|this| (folder.to_owned(), this)).into_iter().collect();
+            listed.names = kept;
+        }
+        Ok(found)
+    }
+
+    /// With how many they are, and one for the folder.
+    fn all_names(&self, folder: &str) -> io::Result<(Names, usize)> {
+        let mut names: HashMap<String, Vec<String>> = HashMap::new();
+        let mut count = 1_usize;
+        for name in self.each_name(folder)? {
+            let name = name?;
+            count = count.saturating_add(1);
+            if count > REMEMBERED {
+                return Ok((None, 1));
+            }
+            names.entry(name.to_lowercase()).or_default().push(name);
+        }
+        Ok((Some(Arc::new(names)), count))
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Listed> {
+        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that are texts: no other has been written into a pointer.
+    fn each_name(&self, folder: &str) -> io::Result<impl Iterator<Item = io::Result<String>>> {
+        let name = |entry: io::Result<DirEntry>| match entry {
+            Ok(entry) => entry.file_name().into_string().ok().map(Ok),
+            Err(error) => Some(Err(error)),
+        };
+        Ok(self.entries(folder)?.filter_map(name))
     }
 
     /// Some files, for a look at the layout: a few of each of many folders, so that no single one speaks for all. What is `left_out` is not looked into,
@@ -305,6 +375,42 @@ mod tests {
         let has = |path: &str| sample.iter().any(|found| found == path);
         assert!(has("ap/app.pdb/D6FE1/app.pd_") && has("index2.txt"), "{sample:?}");
         assert!(sample.len() <= SAMPLE && !sample.iter().any(|path| path.starts_with("000Admin")), "{sample:?}");
+    }
+
+    #[test]
+    fn a_folder_is_gone_through_once_for_all_paths_that_are_written_in_other_letters() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |path: &str| {
+            let file = folder.path().join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, b"").unwrap();
+        };
+        put("Drops/One/App.exe");
+        put("Drops/One/both.dll");
+        put("Drops/One/BOTH.dll");
+        let root = Root::open(folder.path()).unwrap();
+        let kind = |path: &str| root.file_in_any_case(path).map(|_| ()).map_err(|error| error.kind());
+        assert_eq!(kind("drops/one/app.EXE"), Ok(()));
+        assert_eq!(kind("drops/one/none.exe"), Err(io::ErrorKind::NotFound));
+        assert_eq!(kind("drops/one/BOTH.dll"), Ok(()));
+        let twice = root.file_in_any_case("drops/one/Both.dll").unwrap_err().to_string();
+        assert!(twice.contains("differ by capitals alone"), "{twice}");
+        // What comes later is found as it is written, and in other letters by the next run.
+        put("Drops/One/None.exe");
+        assert_eq!(kind("Drops/One/None.exe"), Ok(()));
+        assert_eq!(kind("drops/one/none.exe"), Err(io::ErrorKind::NotFound));
+        assert_eq!(root.listed().folders.len(), 3);
+    }
+
+    #[test]
+    fn what_is_remembered_of_folders_is_bounded() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("Sub")).unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        root.listed().names = REMEMBERED;
+        assert!(root.file_in_any_case("sub/none").is_err());
+        let listed = root.listed();
+        assert!(listed.folders.len() <= 2 && listed.names < 10, "{} names", listed.names);
     }
 
     #[test]

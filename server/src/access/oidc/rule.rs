@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use reqwest::Url;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use symseal_resolver::without_secrets;
 
 use super::super::Grant;
 
@@ -58,7 +59,7 @@ impl OidcIssuer {
         if !is_sound(&self.issuer) {
             return Some(format!(
                 "{:?}: expected an issuer's URL that begins with https://, without ? and # (http:// for this machine alone)",
-                self.issuer
+                without_secrets(&self.issuer)
             ));
         }
         if self.audience.is_empty() {

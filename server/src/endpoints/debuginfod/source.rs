@@ -4,7 +4,6 @@
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
@@ -14,7 +13,8 @@ use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, NotGiven, OpenBlob, hash_file};
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::BY_ID;
-use crate::http::{FileAnswer, break_connection, file_response};
+use crate::file_stamp::FileStamp;
+use crate::http::{FileAnswer, Source, break_connection, file_response};
 use crate::sources::FoundSource;
 
 /// How long a file of a directory may be kept, in seconds: it can change there.
@@ -22,7 +22,7 @@ const SHORT_CACHE: &str = "public, max-age=60";
 
 enum Found {
     Packed(FoundSource),
-    Below(OpenBlob),
+    Below(OpenBlob, FileStamp),
 }
 
 /// GET or HEAD; `path` is absolute.
@@ -45,9 +45,9 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
                 Ok(Some(found)) => return Ok(Some(Found::Packed(found))),
             }
         }
-        for blob in shared.source_roots.get().into_iter().flatten().filter_map(|root| root.find(&wanted)) {
+        for (blob, stamp) in shared.source_roots.get().into_iter().flatten().filter_map(|root| root.find(&wanted)) {
             if !is_taken_down(&shared, &blob)? {
-                return Ok(Some(Found::Below(blob)));
+                return Ok(Some(Found::Below(blob, stamp)));
             }
         }
         Ok(None)
@@ -60,15 +60,12 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
             let etag = format!("\"{}\"", found.sha256);
             FileAnswer { source: found.pack.into(), window: Some(found.place), etag, headers }
         }
-        Ok(Ok(Some(Found::Below(blob)))) => {
-            let changed =
-                blob.modified.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()).unwrap_or_default();
-            // A time of change that was set back is that of the file before; who writes or replaces a file changes one of these.
-            let written =
-                blob.file.metadata().map_or((0, 0, 0), |found| (found.ctime(), found.ctime_nsec(), found.ino()));
-            let (seconds, nanoseconds, inode) = written;
-            let etag = format!("\"{}-{}-{seconds}-{nanoseconds}-{inode}\"", blob.size, changed.as_nanos());
-            FileAnswer { headers: headers(path, blob.size, SHORT_CACHE), source: blob.into(), window: None, etag }
+        Ok(Ok(Some(Found::Below(blob, stamp)))) => {
+            // A file that was put in its place within the same tick of the clock is another one all the same.
+            let inode = blob.file.metadata().map_or(0, |found| found.ino());
+            let etag = format!("\"{stamp}-{inode}\"");
+            let headers = headers(path, blob.size, SHORT_CACHE);
+            FileAnswer { headers, source: Source::Foreign(blob, stamp), window: None, etag }
         }
         Ok(Ok(None)) => return None,
         Ok(Err(error)) => return Some(break_connection(&format!("{path}: {error}"))),
