@@ -172,15 +172,19 @@ impl<'a> Table<'a> {
         (0..self.source_index.len()).map_while(move |at| table.block(at)).flatten()
     }
 
-    fn block(&self, at: usize) -> Option<impl Iterator<Item = Source> + use<'a>> {
-        let entry = self.source_index.get(at)?;
-        let start = block_data(entry)?;
+    /// The bytes of a block.
+    fn block_bytes(&self, at: usize) -> Option<&'a [u8]> {
+        let start = block_data(self.source_index.get(at)?)?;
         let end = match self.source_index.get(at.checked_add(1)?) {
             Some(next) => block_data(next)?,
             None => self.source_map.len(),
         };
-        let mut bytes = self.source_map.get(start..end)?;
-        let mut previous = (block_start(entry), 0);
+        self.source_map.get(start..end)
+    }
+
+    fn block(&self, at: usize) -> Option<impl Iterator<Item = Source> + use<'a>> {
+        let mut bytes = self.block_bytes(at)?;
+        let mut previous = (block_start(self.source_index.get(at)?), 0);
         Some(core::iter::from_fn(move || {
             if bytes.is_empty() {
                 return None;
@@ -198,9 +202,14 @@ impl<'a> Table<'a> {
     pub(crate) fn source_map_is_sound(&self) -> bool {
         let mut last = None;
         (0..self.source_index.len()).all(|at| {
-            let Some(block) = self.block(at) else { return false };
+            let (Some(entry), Some(mut bytes)) = (self.source_index.get(at), self.block_bytes(at)) else {
+                return false;
+            };
+            let mut previous = (block_start(entry), 0);
             let mut count = 0;
-            for source in block {
+            while !bytes.is_empty() {
+                let Some(source) = read_entry(&mut bytes, previous) else { return false };
+                previous = (source.start.0, source.offset);
                 if last.is_some_and(|last| source.start.0 <= last) {
                     return false;
                 }

@@ -7,7 +7,7 @@ use symseal_module::Avma;
 use symseal_unwind::compile::{Bases, Input, Report, compile};
 use symseal_unwind::{
     Arch, Cache, CodeBytes, Frame, GoRuntime, GoroutineFields, Module, Modules, Options, Registers, StackBytes, Table,
-    unwind_with,
+    VerifyError, unwind_with,
 };
 
 /// Whatever `input` is, there is a sound table, with which walks end.
@@ -115,6 +115,36 @@ fn t17_a_damaged_table_is_refused_or_read_without_harm() {
         walk_anything(table, &mut random);
     }
     assert!(opened > 1000, "{opened}");
+}
+
+/// CRC-32 (IEEE 802.3) of `bytes`, one bit after the other.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ if crc & 1 != 0 { 0xedb8_8320 } else { 0 })
+    })
+}
+
+/// Who makes a table to deceive makes its checksums right.
+#[test]
+fn a_source_map_that_is_cut_is_noticed_though_its_checksums_are_right() {
+    let Some(binary) = small_binary() else { return elf::skip("libc", "no ELF file of this machine") };
+    let mut bytes = binary.compile().bytes;
+    Table::open(&bytes).expect("our own table").verify().expect("our own table");
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    let sections = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    let directory = 96..96 + sections * 24;
+    // docs/formats/uwt.md: kind, CRC, position, length; the source map is section 10.
+    let entry = directory.clone().step_by(24).find(|at| bytes[*at..at + 4] == [10, 0, 0, 0]).expect("a source map");
+    let map = word(&bytes, entry + 8)..word(&bytes, entry + 8) + word(&bytes, entry + 16);
+    // The last number goes on behind the end.
+    bytes[map.end - 1] |= 0x80;
+    let crc = crc32(&bytes[map]);
+    bytes[entry + 4..entry + 8].copy_from_slice(&crc.to_le_bytes());
+    bytes[8..12].fill(0);
+    let crc = crc32(&bytes[..directory.end]);
+    bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+    let table = Table::open(&bytes).expect("its head is sound");
+    assert_eq!(table.verify(), Err(VerifyError::SourceMap));
 }
 
 #[test]

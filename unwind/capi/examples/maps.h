@@ -14,7 +14,7 @@
 #include "dwunw.h"
 
 struct mapping {
-    uint64_t start, end, inode;
+    uint64_t start, end, offset, inode;
     unsigned major, minor;
     char permissions[8];
     char path[4096];
@@ -25,8 +25,8 @@ static inline int next_mapping(FILE *maps, struct mapping *mapping) {
     char line[4300];
     while (fgets(line, sizeof line, maps)) {
         mapping->path[0] = 0;
-        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %*s %x:%x %" SCNu64 " %4095[^\n]", &mapping->start, &mapping->end,
-                   mapping->permissions, &mapping->major, &mapping->minor, &mapping->inode, mapping->path) >= 6)
+        if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s %" SCNx64 " %x:%x %" SCNu64 " %4095[^\n]", &mapping->start, &mapping->end,
+                   mapping->permissions, &mapping->offset, &mapping->major, &mapping->minor, &mapping->inode, mapping->path) >= 7)
             return 1;
     }
     return 0;
@@ -165,31 +165,43 @@ static inline void put(struct batch *batch, uint64_t start, uint64_t end, int fi
         add_batch(batch);
 }
 
-/* Adds each file that is mapped, once, from its first to its last mapping, and memory with code that has no file. Files that are not to be had and
- * those that are no ELF files are ranges, if they have code, else left out. Gives how many modules there are. */
+/* Whether a mapping goes on with the file of the one before. A file that is mapped once more begins anew: loaders map what lies further behind in a file
+ * further up. The program headers lie at offset 0; what is written there again is the data of a file of one page. */
+static inline int goes_on(const struct mapping *mapping, const struct mapping *before) {
+    return is_same_file(mapping, before) && mapping->offset >= before->offset && (mapping->offset > 0 || strchr(mapping->permissions, 'w'));
+}
+
+/* Adds each file that is mapped, once for each time that it is, from its first to its last mapping, and memory with code that has no file. Files that
+ * are not to be had and those that are no ELF files are ranges, if they have code, else left out. Gives how many modules there are. */
 static inline int add_modules(dwunw_context *context, pid_t pid) {
-    struct mapping next, file = {0};
+    struct mapping next, first = {0}, last = {0}, code[8];
     struct batch batch = {.context = context};
-    uint64_t end = 0;
-    int has_code = 0, more;
+    int has_code = 0, more, codes = 0;
     FILE *maps = open_maps(pid);
     if (!maps)
         return 0;
     do {
         more = next_mapping(maps, &next);
-        if (more && file.path[0] == '/' && is_same_file(&next, &file)) {
-            end = next.end;
-            has_code |= is_code(&next);
+        if (more && first.path[0] == '/' && goes_on(&next, &last)) {
+            /* Memory without a file between two mappings of one is its .bss, or its code that was moved to large pages. */
+            last = next;
+            has_code |= is_code(&next) || codes > 0;
+            codes = 0;
             continue;
         }
+        if (more && (next.path[0] == 0 || strncmp(next.path, "[anon", 5) == 0) && codes < 8) {
+            if (is_code(&next))
+                code[codes++] = next;
+            continue;
+        }
+        if (first.path[0] == '/')
+            put(&batch, first.start, last.end, open_mapped(pid, &first), has_code);
+        for (int at = 0; at < codes; at++)
+            put(&batch, code[at].start, code[at].end, -1, 1);
+        codes = 0;
         if (more && next.path[0] != '/')
             put(&batch, next.start, next.end, -1, is_code(&next));
-        if (more && next.path[0] == 0)
-            continue; /* memory between two mappings of a file, such as its .bss */
-        if (file.path[0] == '/')
-            put(&batch, file.start, end, open_mapped(pid, &file), has_code);
-        file = next;
-        end = next.end;
+        first = last = next;
         has_code = is_code(&next);
     } while (more);
     add_batch(&batch);
