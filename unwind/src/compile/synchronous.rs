@@ -71,16 +71,23 @@ fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<
         Arch::Riscv64 => by_constants(input, &range, entry, known, &layout)?,
         _ => {
             // Compilers that say all of it as it happens make a frame only where it is wanted, behind a switch perhaps.
-            let earlier = entry.iter().filter(|piece| piece.end() <= last.start()).map(|piece| {
+            let layout_of = |piece: &Piece| {
                 let (rule, slots) = known.of(piece.rule);
-                Some((piece.range(), Layout::of(rule, slots, machine)?))
-            });
+                Layout::of(rule, slots, machine)
+            };
+            if entry.iter().any(|piece| layout_of(piece).is_none()) {
+                return None;
+            }
+            let earlier = |address: u64| {
+                let piece = entry.iter().find(|piece| piece.range().contains(&address))?;
+                layout_of(piece).filter(|_| address < last.start())
+            };
             let function = Function {
                 arch: input.arch,
                 start: range.start,
                 code: input.code_of(&range)?,
                 body: &layout,
-                earlier: &earlier.collect::<Option<Vec<_>>>()?,
+                earlier: &earlier,
                 has_handlers: true,
             };
             let steps = follow::follow(&function, layout.base == machine.fp).ok()?;

@@ -110,8 +110,14 @@ fn function(
     let body = described.layout.rule(machine, RuleSource::CompactUnwind);
     let body = body.ok_or("compact unwind information: a frame that the table cannot express")?;
     let has_handlers = encoding & HAS_LSDA != 0;
-    let followed =
-        Function { arch: input.arch, start: range.start, code, body: &described.layout, earlier: &[], has_handlers };
+    let followed = Function {
+        arch: input.arch,
+        start: range.start,
+        code,
+        body: &described.layout,
+        earlier: &|_| None,
+        has_handlers,
+    };
     let steps = match follow::follow(&followed, described.has_frame_pointer) {
         Ok(steps) => steps,
         Err(reason) => {

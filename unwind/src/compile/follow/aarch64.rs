@@ -15,7 +15,7 @@ pub(super) fn signs(word: u32) -> bool {
 }
 
 /// Whether `jump` (`br x`) goes to what one of the four instructions before it added up.
-pub(super) fn is_sum(before: &[u8], jump: &[u8]) -> bool {
+pub(super) fn is_switch(before: &[u8], jump: &[u8]) -> bool {
     let Some(register) = jump.first_chunk::<4>().map(|word| u32::from_le_bytes(*word) >> 5 & 31) else { return false };
     let words = before.as_rchunks::<4>().1.iter().rev().take(4).map(|word| u32::from_le_bytes(*word));
     // add x, y, z with z shifted or extended.

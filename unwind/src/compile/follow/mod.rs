@@ -13,7 +13,6 @@ mod x86_64;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::layout::{Layout, Place};
 use crate::arch::{Arch, Machine};
@@ -30,8 +29,8 @@ pub(super) struct Function<'f> {
     pub(super) code: &'f [u8],
     /// What is said to hold in the body.
     pub(super) body: &'f Layout,
-    /// What is said to hold before that: ranges of addresses, rising. It counts where no path leads to that is understood.
-    pub(super) earlier: &'f [(Range<u64>, Layout)],
+    /// What is said to hold at an address before that. It counts where no path leads to that is understood.
+    pub(super) earlier: &'f dyn Fn(u64) -> Option<Layout>,
     /// Whether nothing but switches leads to what no path leads to: an exception's handlers find the body's frame.
     pub(super) has_handlers: bool,
 }
@@ -68,8 +67,6 @@ enum Flow {
     },
     /// To a place that is not known: a switch, or a tail call.
     Indirect,
-    /// To a place that was computed or looked up right before: a switch.
-    Switch,
     /// Nowhere: a return or a trap.
     Ends,
 }
@@ -246,12 +243,10 @@ pub(super) fn follow(
         if follower.states.get(at / unit).is_some_and(Option::is_none) && !is_padding {
             let makes_frame = instruction.is_some_and(|instruction| instruction.makes_frame());
             let address = function.start.saturating_add(at as u64);
-            let earlier = function.earlier.iter().find(|(range, _)| range.contains(&address));
-            let earlier = earlier.map(|(_, layout)| State::of_body(layout, machine));
-            let state = match (makes_frame, earlier) {
-                (true, _) => entry,
-                (false, Some(state)) => state,
-                (false, None) => follower.behind_switch(&body).unwrap_or(body),
+            let state = match (function.earlier)(address) {
+                _ if makes_frame => entry,
+                Some(layout) => State::of_body(&layout, machine),
+                None => follower.behind_switch(&body).unwrap_or(body),
             };
             follower.lead(at, state);
             follower.run();
@@ -295,14 +290,12 @@ impl Follower<'_> {
         switch.or(self.indirect.filter(|state| state.has_saved(body)))
     }
 
-    /// Whether the jump at `at` goes to a sum that was made shortly before, as switches with tables of distances make it.
-    fn computes_target(&self, at: usize) -> bool {
-        let (Some(before), Some(jump)) = (self.function.code.get(..at), self.function.code.get(at..)) else {
-            return false;
-        };
+    /// Whether the jump at `at` goes to what a table has, or to a sum that was made shortly before, as switches do.
+    fn is_switch(&self, at: usize) -> bool {
+        let Some((before, jump)) = self.function.code.split_at_checked(at) else { return false };
         match self.function.arch {
-            Arch::X86_64 => x86_64::is_sum(before, jump),
-            _ => aarch64::is_sum(before, jump),
+            Arch::X86_64 => x86_64::is_switch(before, jump),
+            _ => aarch64::is_switch(before, jump),
         }
     }
 
@@ -367,9 +360,9 @@ impl Follower<'_> {
                     self.lead(next, after);
                 }
             }
-            Flow::Indirect | Flow::Switch => {
+            Flow::Indirect => {
                 self.indirect.get_or_insert(after);
-                if instruction.flow == Flow::Switch || self.computes_target(at) {
+                if self.is_switch(at) {
                     let known = self.switch.get_or_insert(Some(after));
                     *known = known.filter(|known| *known == after);
                 }

@@ -6,14 +6,16 @@ use super::{Effect, Flow, Instruction};
 /// DWARF number of the frame pointer.
 const FP: u8 = 6;
 
-/// Whether `jump` (`jmp` to a register) goes to what the instruction before it added up.
-pub(super) fn is_sum(before: &[u8], jump: &[u8]) -> bool {
+/// Whether `jump` goes to an element of a table, or to what the instruction before it added up.
+pub(super) fn is_switch(before: &[u8], jump: &[u8]) -> bool {
     let target = match jump {
+        // jmp [table + 8 * register]
+        [0xff, 0x24, index, ..] => return index >> 6 == 3,
         [0xff, modrm, ..] | [0x3e, 0xff, modrm, ..] if modrm >> 3 == 0x1c => modrm & 7,
         [0x41, 0xff, modrm, ..] | [0x3e, 0x41, 0xff, modrm, ..] if modrm >> 3 == 0x1c => modrm & 7 | 8,
         _ => return false,
     };
-    // add to a register, with another: its number is in the low bits of the second form of the operand, or in the high ones of the first.
+    // add to a register, of another.
     match before.last_chunk::<3>() {
         Some([rex @ 0x48..=0x4f, 0x01, modrm]) if modrm >> 6 == 3 => (modrm & 7 | (rex & 1) << 3) == target,
         Some([rex @ 0x48..=0x4f, 0x03, modrm]) if modrm >> 6 == 3 => (modrm >> 3 & 7 | (rex >> 2 & 1) << 3) == target,
@@ -69,10 +71,6 @@ pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
         }
         [0xe8, ..] => Instruction::of(bytes, Flow::Call),
         [0xff, modrm, ..] | [0x40..=0x4f, 0xff, modrm, ..] if modrm >> 3 & 7 == 2 => Instruction::of(bytes, Flow::Call),
-        // jmp [table + 8 * register], which has an index.
-        [0xff, modrm, index, ..] if *modrm == 0x24 && index >> 6 == 3 && index >> 3 & 7 != 4 => {
-            Instruction::of(bytes, Flow::Switch)
-        }
         [0xff, modrm, ..] | [0x40..=0x4f, 0xff, modrm, ..] if modrm >> 3 & 7 == 4 => {
             Instruction::of(bytes, Flow::Indirect)
         }
