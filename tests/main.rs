@@ -9,6 +9,7 @@ mod certify_words;
 mod disclosed_builds;
 mod doctor;
 mod documents;
+mod downloads;
 mod explain;
 mod export;
 #[path = "../registry/tests/front/mod.rs"]

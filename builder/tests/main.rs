@@ -6,6 +6,8 @@ mod archives;
 mod build;
 mod containers;
 mod debugger_scripts;
+#[path = "../../tests/downloads/mod.rs"]
+mod downloads;
 mod excluding;
 mod go_runtime;
 mod go_stripped;
