@@ -2,6 +2,7 @@
 //! (`Cargo.toml` names it) is not among them.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod appended;
 mod archives;
 mod build;
 mod containers;
