@@ -25,6 +25,7 @@ mod page_proofs;
 mod program;
 mod pulled_directory;
 mod pulled_places;
+mod pulled_strangers;
 mod release;
 mod release_directory;
 mod road;
