@@ -100,7 +100,8 @@ impl Scene {
     fn push(&self, digest: &Digest, rest: &str) {
         let reference = Reference::parse(&self.reference(rest)).expect("a reference");
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-        let pushed = symseal_registry::push(&self.layout, digest, &reference, &Options::default());
+        let options = Options::default();
+        let pushed = symseal_registry::push(&self.layout, digest, &reference, &options);
         runtime.block_on(pushed).expect("pushed");
     }
 
