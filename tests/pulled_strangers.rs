@@ -1,5 +1,7 @@
 //! `symseal bundle pull` takes bundles and their sources alone, and those that the other commands take: nothing of others is written.
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -37,7 +39,7 @@ impl Scene {
             "--output",
             &text(&bundle),
         ]);
-        let digest = built.ok().json()["digest"].as_str().expect("a digest").parse().expect("a digest");
+        let digest = built.ok().json()["bundle"].as_str().expect("a digest").parse().expect("a digest");
         let layout = LayoutDir::open(&bundle).expect("a layout");
         let server = RunningServer::start(&dir.path().join("data"));
         Some(Self { dir, server, layout, digest })
@@ -107,12 +109,11 @@ impl Scene {
 
     /// The pull is refused with all of this, and leaves nothing.
     #[track_caller]
-    fn refused(&self, rest: &str, words: &[&str]) {
+    fn refused(&self, reference: &str, words: &[&str]) {
         let (output, store) = (self.at("pulled"), self.at("store"));
-        let reference = self.reference(rest);
-        symseal(["bundle", "pull", &reference, "--output", &output.display().to_string()]).refused(2, words);
+        symseal(["bundle", "pull", reference, "--output", &output.display().to_string()]).refused(2, words);
         assert!(!output.exists(), "{}", output.display());
-        symseal(["bundle", "pull", &reference, "--store", &store.display().to_string()]).refused(2, words);
+        symseal(["bundle", "pull", reference, "--store", &store.display().to_string()]).refused(2, words);
         assert!(!store.exists(), "{}", store.display());
     }
 }
@@ -127,7 +128,7 @@ fn what_is_no_bundle_is_not_pulled() {
     let digest = scene.layout.write_blob(&manifest).expect("a blob");
     scene.push(&digest, "team/files:1");
     let reference = scene.reference("team/files:1");
-    scene.refused("team/files:1", &["is no bundle", &reference, oci::BUNDLE]);
+    scene.refused(&reference, &["is no bundle", &reference, oci::BUNDLE]);
     // As another command says it.
     symseal(["symbolize", "--remote", &reference, "--debug-id", "aa", "0x1"]).refused(2, &["is no bundle"]);
 
@@ -150,19 +151,52 @@ fn what_is_no_bundle_is_not_pulled() {
     assert_eq!(tags, [&json!("1")]);
 }
 
+/// A registry that gives what is in a layout, whatever it is: ours refuses a bundle with such an index when it is pushed. Its address.
+fn careless_registry(layout: &LayoutDir) -> SocketAddr {
+    let (listener, layout) = (TcpListener::bind("127.0.0.1:0").expect("a port"), layout.clone());
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let layout = layout.clone();
+            std::thread::spawn(move || answer(&stream, &layout));
+        }
+    });
+    address
+}
+
+/// `GET /v2/NAME/manifests/DIGEST` and the same of blobs; one request to a connection.
+fn answer(mut stream: &TcpStream, layout: &LayoutDir) {
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let request = lines.next().unwrap_or_default();
+    lines.take_while(|line| !line.is_empty()).for_each(drop);
+    let path = request.split(' ').nth(1).unwrap_or_default();
+    let digest = path.rsplit('/').next().and_then(|digest| digest.parse::<Digest>().ok());
+    let is_asked = path.contains("/manifests/") || path.contains("/blobs/");
+    let bytes = digest.filter(|_| is_asked).and_then(|digest| layout.read_blob(&digest, u64::MAX).ok());
+    let status = if bytes.is_some() { "200 OK" } else { "404 Not Found" };
+    let bytes = bytes.unwrap_or_default();
+    let json: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let media_type = json["mediaType"].as_str().unwrap_or("application/octet-stream");
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        bytes.len()
+    );
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&bytes));
+}
+
 #[test]
 fn a_bundle_with_a_title_that_the_other_commands_refuse_is_not_pulled() {
     let Some(scene) = Scene::new() else { return };
-    for (number, (title, why)) in
-        [("../../escaped", "`..`"), ("/etc/passwd", "absolute"), ("x-gdb.py", "debugger"), ("a\u{202e}b", "not seen")]
-            .into_iter()
-            .enumerate()
-    {
+    let registry = careless_registry(&scene.layout);
+    // The registry gives what can be pulled.
+    let whole = format!("{registry}/team/app@{}", scene.digest);
+    symseal(["bundle", "pull", &whole, "--output", &scene.at("whole").display().to_string()]).ok();
+    let titles =
+        [("../../escaped", "`..`"), ("/etc/passwd", "absolute"), ("x-gdb.py", "debugger"), ("a\u{202e}b", "not seen")];
+    for (title, why) in titles {
         for in_index in [true, false] {
-            let rest = format!("team/app:hostile-{number}-{in_index}");
             let digest = scene.with_title(title, in_index);
-            scene.push(&digest, &rest);
-            scene.refused(&rest, &["the title", why]);
+            scene.refused(&format!("{registry}/team/app@{digest}"), &["the title", why]);
             if in_index {
                 let layout = scene.dir.path().join("bundle").display().to_string();
                 symseal(["bundle", "inspect", &digest.to_string(), "--store", &layout]).refused(2, &["the title", why]);
