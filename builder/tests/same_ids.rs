@@ -265,12 +265,10 @@ fn a_conflict_of_packages_names_the_unit_that_differs() {
     };
     let units = ["one", "two", "three"].map(made);
     let objects = units.each_ref().map(|(object, ..)| text(object).to_owned());
-    let mut link = vec!["-shared", "-nostdlib", ID, "-o", text(&dir.path().join("app.so"))]
-        .iter()
-        .map(|part| (*part).to_owned())
-        .collect::<Vec<_>>();
-    link.extend(objects);
-    run(&cc, &link.iter().map(String::as_str).collect::<Vec<_>>());
+    let library = at("app.so");
+    let mut link = vec!["-shared", "-nostdlib", ID, "-o", text(&library)];
+    link.extend(objects.iter().map(String::as_str));
+    run(&cc, &link);
     let pack = |package: &str, parts: &[&str]| {
         let parts: Vec<String> = parts.iter().map(|part| text(&at(&format!("{part}.dwo"))).to_owned()).collect();
         let mut arguments: Vec<&str> = parts.iter().map(String::as_str).collect();

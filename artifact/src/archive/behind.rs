@@ -59,7 +59,7 @@ fn known(behind: &[u8]) -> Option<&'static str> {
     let start = looked_at.iter().position(|byte| *byte != 0)?;
     let head = behind.get(start..)?;
     unread_archive(head)
-        .or_else(|| archive_kind(head).map(|kind| name(kind)))
+        .or_else(|| archive_kind(head).map(name))
         .or_else(|| {
             let sevenzip = looked_at.windows(SEVEN_ZIP.len()).any(|window| window == SEVEN_ZIP);
             sevenzip.then_some("a 7z archive")
