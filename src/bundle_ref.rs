@@ -1,6 +1,10 @@
 //! BUNDLE on the command line: a digest in the local store, a directory, or a registry reference.
 
+mod pulled;
+
 use std::path::{Path, PathBuf};
+
+pub use pulled::pull;
 
 use anyhow::{Context, Result, bail};
 use symseal_bundle::{Bundle, Digest, LayoutDir};
@@ -11,7 +15,6 @@ use symseal_resolver::{Access, Resolver, StoredBundle};
 use crate::exit::NotFound;
 use crate::output::visible_lines;
 use crate::places::store_dir;
-use crate::registry_client;
 
 /// A bundle that was named on the command line.
 #[derive(Debug)]
@@ -121,16 +124,6 @@ fn locate<'r>(reference: &'r str, store: Option<&PathBuf>) -> Result<Located<'r>
     let store = store_dir(store)?;
     let digest = pull(reference, &store)?;
     Ok(Located::Stored(store, digest))
-}
-
-/// Pulls the bundle that `reference` names, with its seals, into the OCI layout `into`.
-pub fn pull(reference: &str, into: &Path) -> Result<Digest> {
-    let parsed = Reference::parse(reference)?;
-    let layout = LayoutDir::create(into).with_context(|| format!("the layout {}", into.display()))?;
-    let (options, bar) = registry_client::shown(&registry_client::options(&parsed)?, format!("pulling {reference}"));
-    let digest = block_on(symseal_registry::pull(&parsed, &layout, &options))?.map(|pulled| pulled.digest);
-    bar.finish_and_clear();
-    digest.map_err(registry_client::told)
 }
 
 /// Runs a future of the registry client to its end.

@@ -9,6 +9,7 @@ mod certify_words;
 mod disclosed_builds;
 mod doctor;
 mod documents;
+mod downloads;
 mod explain;
 mod export;
 #[path = "../registry/tests/front/mod.rs"]
@@ -24,6 +25,7 @@ mod page_proofs;
 mod program;
 mod pulled_directory;
 mod pulled_places;
+mod pulled_strangers;
 mod release;
 mod release_directory;
 mod road;

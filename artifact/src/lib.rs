@@ -58,10 +58,10 @@ mod unwind_inputs;
 mod work;
 
 pub use archive::{
-    ArchiveError, ArchiveKind, ArchiveReport, DISC_SIGN_AT, DISK_TRAILER_BYTES, HardLink, ImageReport, LimitKind,
-    Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES, Member, ParseReachError, PassedOver, PassedOverReason,
-    RATIO_FLOOR_BYTES, Reach, ReadSeek, Source, archive_kind, read_archive, read_archive_without, read_image_layout,
-    read_image_layout_without, unread_archive, unread_disk_image,
+    ArchiveBehind, ArchiveError, ArchiveKind, ArchiveReport, DISC_SIGN_AT, DISK_TRAILER_BYTES, HardLink, ImageReport,
+    LimitKind, Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES, Member, ParseReachError, PassedOver, PassedOverReason,
+    RATIO_FLOOR_BYTES, Reach, ReadSeek, Source, archive_behind, archive_kind, read_archive, read_archive_without,
+    read_image_layout, read_image_layout_without, unread_archive, unread_disk_image,
 };
 pub use breakpad::{BreakpadFile, StackRecords};
 pub use error::ArtifactError;

@@ -3,11 +3,12 @@
 use crate::support::accuracy::{Measured, measure, print_row};
 use crate::support::compare::Comparison;
 use crate::support::debian::{debug_files, unpacked};
+use crate::support::downloads::{Download, LIBC_DEBUG, LIBSTDCPP_DEBUG, PYTHON_DEBUG};
 use crate::support::{have, in_parallel, llvm_symbolizer_in, lookup};
 use std::path::Path;
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
-const PACKAGES: [&str; 3] = ["libc6-dbg", "libstdc++6-12-dbg", "python3.11-dbg"];
+const PACKAGES: [Download; 3] = [LIBC_DEBUG, LIBSTDCPP_DEBUG, PYTHON_DEBUG];
 
 #[test]
 fn every_debug_file_of_debian_packages_agrees_with_llvm_symbolizer() {
@@ -15,7 +16,8 @@ fn every_debug_file_of_debian_packages_agrees_with_llvm_symbolizer() {
         return;
     }
     for package in PACKAGES {
-        let Some(folder) = unpacked(package) else { continue };
+        let Some(folder) = unpacked(&package) else { continue };
+        let package = package.name;
         let files = debug_files(&folder);
         assert!(!files.is_empty(), "{package} has debug files");
         let (mut all, mut wrong, mut worst) = (Comparison::default(), Vec::new(), 1.0_f64);

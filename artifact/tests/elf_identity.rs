@@ -1,6 +1,7 @@
 //! Identity of odd ELF files beside elfutils and LLVM: ids of every length, notes in one place only, every byte order.
 
-use crate::support::{fixtures, have, run, skip};
+use crate::support::downloads::CLOUD_KERNEL;
+use crate::support::{fixtures, have, run};
 use std::path::{Path, PathBuf};
 use symseal_artifact::{IdKind, ObjectFile};
 
@@ -248,17 +249,9 @@ fn kernel_modules_of_a_package_are_identified() {
         files_in(&folder).into_iter().filter(is_module).collect()
     };
     if modules().is_empty() {
-        // The smallest of Debian's kernels, by the package that names the newest of them.
-        let name = run("apt-cache", &["depends", "linux-image-cloud-amd64"], &folder).unwrap_or_default();
-        let newest = name.lines().find_map(|line| line.trim().strip_prefix("Depends: ").map(str::to_owned));
-        let Some(package) = newest.filter(|name| run("apt-get", &["download", "-qq", name], &folder).is_some()) else {
-            skip("linux-image-cloud-amd64 (network)");
-            return;
-        };
-        let archive = files_in(&folder).into_iter().find(|path| path.display().to_string().contains(&package));
-        let archive = archive.expect("a package").display().to_string();
-        let unpack =
-            format!("dpkg-deb --fsys-tarfile '{archive}' | tar -x --wildcards '*/kernel/lib/*.ko' && rm '{archive}'");
+        let Some(archive) = CLOUD_KERNEL.file() else { return };
+        let archive = archive.display();
+        let unpack = format!("dpkg-deb --fsys-tarfile '{archive}' | tar -x --wildcards '*/kernel/lib/*.ko'");
         run("sh", &["-c", &unpack], &folder).expect("dpkg-deb and tar");
     }
     let modules = modules();

@@ -1,30 +1,21 @@
 //! Libraries for macOS as their authors publish them on PyPI: stripped Rust, and C++ with its symbols.
 
-use crate::support;
 use crate::support::accuracy::measure;
 use crate::support::compare::Comparison;
+use crate::support::downloads::{Download, KIWISOLVER, ORJSON_STRIPPED};
 use crate::support::objdump::check_starts_and_exports;
-use crate::support::{any_of, have, lookup, symbolizer};
+use crate::support::{any_of, have, lookup, run, symbolizer};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use symseal_artifact::{Arch, ReleaseFile};
 use symseal_symx::SymbolSource;
 
-/// The library in a wheel, both slices of it; None, said out loud, without a network.
-fn library(folder: &Path, package: &str, platform: &str, member: &str) -> Option<PathBuf> {
-    if !have("pip") || !have("unzip") {
+/// The library in a wheel, both slices of it; None, said out loud, where the wheel is not to be had.
+fn library(folder: &Path, package: &Download, member: &str) -> Option<PathBuf> {
+    let wheel = package.file()?;
+    if !have("unzip") {
         return None;
     }
-    let script = format!(
-        "timeout 60 pip download -q --no-deps --only-binary=:all: --platform {platform} --python-version 3.11 \\
-         --implementation cp {package} && unzip -oq *.whl"
-    );
-    let output = Command::new("sh").args(["-c", &script]).current_dir(folder).output().expect("sh starts");
-    if !output.status.success() {
-        println!("{}", String::from_utf8_lossy(&output.stderr).trim());
-        support::skip(&format!("{package} from PyPI"));
-        return None;
-    }
+    run("unzip", &["-oq", &wheel.display().to_string()], folder).expect("unzip");
     Some(folder.join(member))
 }
 
@@ -34,7 +25,7 @@ const SLICES: [(Arch, &str); 2] = [(Arch::X86_64, "x86_64"), (Arch::Aarch64, "ar
 fn a_stripped_rust_library_has_function_starts_and_exports() {
     let folder = tempfile::tempdir().expect("a folder");
     let member = "orjson/orjson.cpython-311-darwin.so";
-    let Some(path) = library(folder.path(), "orjson==3.10.7", "macosx_10_15_universal2", member) else { return };
+    let Some(path) = library(folder.path(), &ORJSON_STRIPPED, member) else { return };
     let bytes = std::fs::read(&path).expect("a library");
     let Ok(ReleaseFile::Fat(slices)) = ReleaseFile::parse(&bytes) else { panic!("a universal file") };
     assert_eq!(slices.len(), SLICES.len());
@@ -59,7 +50,7 @@ fn a_library_with_symbols_alone_agrees_with_llvm_symbolizer() {
     let Some(tool) = any_of(&["llvm-symbolizer-19", "llvm-symbolizer"]) else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let member = "kiwisolver/_cext.cpython-311-darwin.so";
-    let Some(path) = library(folder.path(), "kiwisolver==1.4.5", "macosx_10_9_universal2", member) else { return };
+    let Some(path) = library(folder.path(), &KIWISOLVER, member) else { return };
     let bytes = std::fs::read(&path).expect("a library");
     let Ok(ReleaseFile::Fat(slices)) = ReleaseFile::parse(&bytes) else { panic!("a universal file") };
     for (slice, (_, name)) in slices.iter().zip(SLICES) {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use object::{Object as _, ObjectSection as _};
 
+use crate::support::downloads::{CLR_LOADER, PYTHONNET};
 use crate::support::{have, is_there, run};
-use crate::windows_pairs::download;
+use crate::windows_pairs::unpack;
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
 /// Bytes of native code that a file has, as it is counted.
@@ -35,9 +36,10 @@ fn assemblies(folder: &Path) -> Vec<PathBuf> {
         found.push(folder.join("app.exe"));
     }
     // One of methods alone, and two that export functions to native programs.
-    let pip = "pip download --no-deps --only-binary=:all: clr-loader==0.3.1 pythonnet==3.0.5 && unzip -qo clr_loader*.whl && unzip -qo pythonnet*.whl";
-    if have("pip") && have("unzip") && download("pythonnet download", pip, folder) {
+    if unpack(&PYTHONNET, folder) {
         found.push(folder.join("pythonnet/runtime/Python.Runtime.dll"));
+    }
+    if unpack(&CLR_LOADER, folder) {
         found.extend(["x86", "amd64"].map(|arch| folder.join(format!("clr_loader/ffi/dlls/{arch}/ClrLoader.dll"))));
     }
     found

@@ -2,7 +2,8 @@
 //! llvm-symbolizer and pdb-addr2line; real pairs of PE and PDB from package registries, and pairs made here.
 
 use crate::support::accuracy::measure;
-use crate::support::{addresses_in, fixtures, have, in_parallel, lookup, run, skip, symbolizer as symbolizer_of};
+use crate::support::downloads::{CLR_LOADER, DEBUGPY, Download, NODE_PTY};
+use crate::support::{addresses_in, fixtures, have, in_parallel, lookup, run, symbolizer as symbolizer_of};
 use crate::windows::Module;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -119,11 +120,11 @@ fn check_package(package: &str, folder: &Path, pairs: &[PathBuf]) {
 
 const MADE: &str = "Windows: made by clang and lld-link, or MinGW";
 
-/// Runs a shell command that needs the network; says so where it does not succeed.
-pub(crate) fn download(what: &str, command: &str, folder: &Path) -> bool {
-    let full = format!("cd {} && timeout 120 bash -c '{command}' >log 2>&1", folder.display());
-    let done = std::process::Command::new("bash").args(["-c", &full]).status().is_ok_and(|status| status.success());
-    done || skip(what)
+/// Unpacks a package below a folder; says so where it is not to be had.
+pub(crate) fn unpack(package: &Download, folder: &Path) -> bool {
+    let (tool, options) = if package.name == "node-pty" { ("tar", "-xzf") } else { ("unzip", "-qo") };
+    let Some(archive) = package.file().filter(|_| have(tool)) else { return false };
+    run(tool, &[options, &archive.display().to_string()], folder).is_some()
 }
 
 /// Files below a folder that have a PDB beside them.
@@ -150,16 +151,13 @@ fn pairs_of_a_wheel_and_of_an_npm_package_agree() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let pip = "pip download --no-deps --only-binary=:all: --platform win_amd64 --python-version 3.11 debugpy==1.8.22";
-    if have("pip") && have("unzip") && download("debugpy download", &format!("{pip} && unzip -q *.whl"), folder.path())
-    {
+    if unpack(&DEBUGPY, folder.path()) {
         let pairs = pairs_below(folder.path());
         assert_eq!(pairs.len(), 6, "{pairs:?}");
         check_package("debugpy 1.8.22 (PyPI, win_amd64)", folder.path(), &pairs);
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let npm = "npm pack node-pty@1.1.0 && tar -xzf *.tgz";
-    if have("npm") && have("tar") && download("node-pty download", npm, folder.path()) {
+    if unpack(&NODE_PTY, folder.path()) {
         let pairs = pairs_below(folder.path());
         assert_eq!(pairs.len(), 10, "{pairs:?}");
         check_package("node-pty 1.1.0 (npm)", folder.path(), &pairs);
@@ -473,8 +471,7 @@ fn sources_have_the_checksums_that_the_compiler_was_told_to_write() {
 #[test]
 fn assemblies_of_a_wheel_name_their_portable_pdbs() {
     let folder = tempfile::tempdir().expect("a folder");
-    let pip = "pip download --no-deps --only-binary=:all: clr-loader==0.3.1 && unzip -q *.whl";
-    if !have("pip") || !have("unzip") || !download("clr-loader download", pip, folder.path()) {
+    if !unpack(&CLR_LOADER, folder.path()) {
         return;
     }
     let pairs = pairs_below(folder.path());

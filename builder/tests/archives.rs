@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use crate::downloads::LIBC;
 use crate::inputs::{Release, builder, output, report, run, tool};
 use symseal_builder::{BuildError, Options, Progress, SymbolBundleBuilder};
 use symseal_bundle::verify::verify_contents;
@@ -384,25 +385,13 @@ fn an_image_layout_gives_the_files_of_its_layers_and_a_bundle_beside_them_is_no_
     assert_eq!(first.report, second.report);
 }
 
-/// The directory with Debian's packages of the C library; fetched once a test run.
-fn debian_packages() -> Option<tempfile::TempDir> {
-    let apt = tool("apt-get")?;
-    let dir = tempfile::tempdir().unwrap();
-    let fetched = Command::new(apt).args(["download", "libc6", "libc6-dbg"]).current_dir(dir.path()).output().unwrap();
-    if !fetched.status.success() {
-        println!("SKIP packages: apt-get download libc6 libc6-dbg: {}", String::from_utf8_lossy(&fetched.stderr));
-        return None;
-    }
-    Some(dir)
-}
-
 #[test]
 fn debian_packages_are_paired_line_by_line_as_elfutils_says() {
     let (Some(dpkg), Some(unstrip)) = (tool("dpkg-deb"), tool("eu-unstrip")) else { return };
-    let Some(packages) = debian_packages() else { return };
-    let found = report(&[packages.path().to_owned()]);
+    let Some(packages) = LIBC.directory() else { return };
+    let found = report(std::slice::from_ref(&packages));
     let unpacked = tempfile::tempdir().unwrap();
-    for package in std::fs::read_dir(packages.path()).unwrap() {
+    for package in std::fs::read_dir(&packages).unwrap() {
         run(&dpkg, &["-x", text(&package.unwrap().path()), text(unpacked.path())]);
     }
     let mut files = vec![unpacked.path().to_owned()];

@@ -145,3 +145,72 @@ fn a_script_within_a_windows_program_is_run_by_gdb_and_refused_by_us() {
     assert!(matches!(&error, BuildError::DebuggerScript { .. }), "{error}");
     assert!(layout.manifests().unwrap().is_empty());
 }
+
+/// gdb runs `NAME-gdb.py`, `.scm` and `.gdb` alone: a debugger's own program is called `arm-none-eabi-gdb.exe`, and is a module as others are.
+#[test]
+fn a_program_called_as_a_debugger_is_taken_and_a_script_that_begins_like_a_program_is_not() {
+    let Some(scene) = Scene::new() else { return };
+    let (input, sentinel) = (scene.path("input"), scene.path("sentinel"));
+    let library = compile(&scene.cc, &input, "libfoo.so", SOURCE, &["-g", "-Wl,--build-id=0xee01020304"]);
+    // An id of one byte, whose files have their names in their titles.
+    compile(
+        &scene.cc,
+        &input,
+        "libfoo.so-gdb.exe",
+        &format!("{SOURCE}\nint more = 1;"),
+        &["-g", "-Wl,--build-id=0xe1"],
+    );
+    // A PE file by its first bytes, and Python.
+    std::fs::write(input.join("libfoo.so-gdb.py"), format!("MZ = 0\n{}\n", touches(&sentinel))).unwrap();
+    load(&scene.gdb, &library, &input, "python-scripts on");
+    assert!(sentinel.exists(), "the control: this gdb runs the script");
+    std::fs::remove_file(&sentinel).unwrap();
+
+    let layout = LayoutDir::create(scene.path("layout")).unwrap();
+    let built = build(std::slice::from_ref(&input), &layout).unwrap();
+    let refused: Vec<&str> = built.report.inputs.refused.iter().map(|one| one.place.as_str()).collect();
+    assert!(refused.len() == 1 && refused[0].ends_with("/libfoo.so-gdb.py"), "{refused:?}");
+    let bundle = Bundle::open(layout.clone(), None).unwrap();
+    let titles: Vec<&str> = bundle.index().files().map(|file| file.path.as_str()).collect();
+    assert!(titles.contains(&"executable/e1/libfoo.so%2Dgdb.exe"), "{titles:?}");
+    assert!(bundle.index().modules().any(|(_, _, module)| module.name == "libfoo.so-gdb.exe"));
+
+    let pulled = scene.path("pulled");
+    lay_out(&layout, &pulled);
+    for title in [".build-id/ee/01020304", "executable/e1/libfoo.so%2Dgdb.exe"] {
+        load(&scene.gdb, &pulled.join(title), &pulled, "python-scripts on");
+        assert!(!sentinel.exists(), "{title}: gdb ran something out of the bundle");
+    }
+}
+
+/// `docs/formats/bundle.md`, "Names from inputs": the text that the index has of a name, and of that text the title.
+#[test]
+fn names_that_are_not_utf_8_have_titles_by_the_stated_rule() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let Some(cc) = tool("cc") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (made, input) = (dir.path().join("made"), dir.path().join("input"));
+    std::fs::create_dir(&made).unwrap();
+    std::fs::create_dir(&input).unwrap();
+    let names: [(&[u8], &str, &str); 4] = [
+        (b"caf\xe9.elf", r"caf\xe9.elf", "caf%5Cxe9.elf"),
+        (br"caf\xe9.elf", r"caf\\xe9.elf", "caf%5C%5Cxe9.elf"),
+        (b"a\x01b.elf", r"a\x01b.elf", "a%5Cx01b.elf"),
+        (r"a\b.elf".as_bytes(), r"a\b.elf", "a%5Cb.elf"),
+    ];
+    for (number, (name, ..)) in names.iter().enumerate() {
+        let id = format!("-Wl,--build-id=0xa{number}");
+        let file = compile(&cc, &made, "made", &format!("{SOURCE}\nint number = {number};"), &["-g", &id]);
+        std::fs::rename(file, input.join(std::ffi::OsStr::from_bytes(name))).unwrap();
+    }
+    let layout = LayoutDir::create(dir.path().join("layout")).unwrap();
+    build(&[input], &layout).unwrap();
+    let bundle = Bundle::open(layout, None).unwrap();
+    for (number, (_, name, part)) in names.iter().enumerate() {
+        let id = format!("a{number}");
+        let (_, _, module) = bundle.index().modules().find(|(_, text, _)| *text == id).unwrap();
+        assert_eq!(module.name, *name);
+        let title = format!("executable/{id}/{part}");
+        assert!(module.files.iter().any(|file| file.path == title), "{title}: {:?}", module.files);
+    }
+}

@@ -2,10 +2,13 @@
 //! (`Cargo.toml` names it) is not among them.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test that cannot go on says so")]
 
+mod appended;
 mod archives;
 mod build;
 mod containers;
 mod debugger_scripts;
+#[path = "../../tests/downloads/mod.rs"]
+mod downloads;
 mod excluding;
 mod go_runtime;
 mod go_stripped;

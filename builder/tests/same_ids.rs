@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::inputs::{builder, compile, report, run, tool};
 use symseal_artifact::{ObjectFile, PdbFile};
-use symseal_builder::BuildError;
+use symseal_builder::{BuildError, Conflict};
 use symseal_bundle::FileRole;
 
 const ID: &str = "-Wl,--build-id=0x1234567890abcdef";
@@ -189,6 +189,110 @@ fn two_split_files_that_give_other_units_under_one_id_are_a_contradiction() {
             let files = [at("app.so"), at("app.dwp"), stale];
             check_conflict(&files, FileRole::SplitDwarf, ["app.dwp", "stale.dwo", "right.c", "stale.c"]);
         }
+    }
+}
+
+/// The conflicts of a build of these files.
+#[track_caller]
+fn conflicts(paths: &[PathBuf]) -> Vec<Conflict> {
+    match builder(paths).report() {
+        Err(BuildError::Conflict { conflicts, .. }) => conflicts,
+        other => panic!("{other:#?}"),
+    }
+}
+
+#[test]
+fn a_conflict_says_the_first_difference_in_the_order_of_its_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let code = |number: u32| format!("int answer(void) {{ return {number}; }}");
+    for (first, second) in [(17, 34), (34, 17)] {
+        let made = |name: &str, number: u32| compile(&cc, dir.path(), name, &code(number), &["-g", ID]);
+        let files = [made("a.so", first), made("b.so", second)];
+        // Where the tools see the first byte that is another one.
+        let dumps = files.each_ref().map(|file| {
+            let dump = dir.path().join("text");
+            run(&objcopy, &["-O", "binary", "--only-section=.text", text(file), text(&dump)]);
+            std::fs::read(dump).unwrap()
+        });
+        let at = dumps[0].iter().zip(&dumps[1]).position(|(one, other)| one != other).unwrap();
+        let bytes = std::fs::read(&files[0]).unwrap();
+        let start = ObjectFile::parse(&bytes).unwrap().section(".text").unwrap().0.0;
+        for order in [[0, 1], [1, 0]] {
+            let found = conflicts(&order.map(|number: usize| files[number].clone()));
+            let [conflict] = found.as_slice() else { panic!("{found:#?}") };
+            assert_eq!((conflict.first.as_str(), conflict.second.as_str()), (text(&files[0]), text(&files[1])));
+            let address = start + at as u64;
+            assert_eq!(
+                conflict.difference,
+                format!(
+                    "the one has the byte {first:#04x} at {address:#x}, the other the byte {second:#04x} at {address:#x}"
+                )
+            );
+        }
+    }
+}
+
+#[test]
+fn debug_files_with_the_same_functions_and_other_types_differ_in_their_debug_information() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let debug = ["first", "second"].map(|member| {
+        let source = format!("struct s {{ int {member}; }} one; int answer(void) {{ return one.{member}; }}");
+        let whole = compile(&cc, dir.path(), "whole.so", &source, &["-g", ID]);
+        let debug = dir.path().join(format!("{member}.debug"));
+        run(&objcopy, &["--only-keep-debug", text(&whole), text(&debug)]);
+        debug
+    });
+    let found = conflicts(&debug);
+    let [conflict] = found.as_slice() else { panic!("{found:#?}") };
+    assert!(conflict.difference.contains(" of .debug_"), "{conflict:?}");
+}
+
+/// Of two packages that share several units the one is named that is another one.
+#[test]
+fn a_conflict_of_packages_names_the_unit_that_differs() {
+    let (Some(cc), Some(dwp)) = (tool("cc"), tool("llvm-dwp")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let made = |name: &str| {
+        let (file, object) = (at(&format!("{name}.c")), at(&format!("{name}.o")));
+        std::fs::write(&file, format!("int {name}(int x) {{ return x * 3 + 1; }}\n")).unwrap();
+        run(&cc, &["-gdwarf-5", "-gsplit-dwarf", "-fPIC", "-c", "-O1", "-o", text(&object), text(&file)]);
+        let bytes = std::fs::read(at(&format!("{name}.dwo"))).unwrap();
+        let ids = ObjectFile::parse(&bytes).unwrap().split_ids();
+        (object, bytes, ids[0])
+    };
+    let units = ["one", "two", "three"].map(made);
+    let objects = units.each_ref().map(|(object, ..)| text(object).to_owned());
+    let library = at("app.so");
+    let mut link = vec!["-shared", "-nostdlib", ID, "-o", text(&library)];
+    link.extend(objects.iter().map(String::as_str));
+    run(&cc, &link);
+    let pack = |package: &str, parts: &[&str]| {
+        let parts: Vec<String> = parts.iter().map(|part| text(&at(&format!("{part}.dwo"))).to_owned()).collect();
+        let mut arguments: Vec<&str> = parts.iter().map(String::as_str).collect();
+        let output = at(package);
+        arguments.extend(["-o", text(&output)]);
+        run(&dwp, &arguments);
+    };
+    pack("app.dwp", &["one", "two", "three"]);
+    let (_, stale, stale_id) = made("stale");
+    let place = stale.windows(8).position(|bytes| bytes == stale_id.to_le_bytes()).unwrap();
+    for (number, (_, _, id)) in units.iter().enumerate() {
+        let mut forged = stale.clone();
+        forged[place..place + 8].copy_from_slice(&id.to_le_bytes());
+        std::fs::write(at("stale.dwo"), forged).unwrap();
+        let mut parts = ["one", "two", "three"];
+        parts[number] = "stale";
+        pack("stale.dwp", &parts);
+        let found = conflicts(&[at("app.so"), at("app.dwp"), at("stale.dwp")]);
+        let [conflict] = found.as_slice() else { panic!("{found:#?}") };
+        assert_eq!(conflict.id, format!("unit {id:016x}"), "{conflict:?}");
+        let name = ["one", "two", "three"][number];
+        // `app.dwp` comes first.
+        let (ours, theirs) = conflict.difference.split_once(", the other ").unwrap();
+        assert!(ours.contains(&format!("{name}.c")) && theirs.contains("stale.c"), "{conflict:?}");
     }
 }
 

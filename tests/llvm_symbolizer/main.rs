@@ -19,6 +19,7 @@ use std::process::{Command, Stdio};
 use oracle::addr2line::{addr2line, eu_addr2line};
 use oracle::compare::Comparison;
 use oracle::debian::{debug_files, unpacked};
+use oracle::downloads::{LIBSTDCPP_DEBUG, PYTHON_DEBUG};
 use oracle::lookup::Found;
 use oracle::{Expected, LIBC, addresses_in, have, libc_debug, llvm_symbolizer};
 use program::{command, symseal};
@@ -245,8 +246,8 @@ fn python_and_the_library_of_cpp_agree_with_llvm_symbolizer() {
     if !have("llvm-symbolizer") || !have("dpkg-deb") || !have("apt-get") {
         return;
     }
-    for package in ["python3.11-dbg", "libstdc++6-12-dbg"] {
-        let Some(folder) = unpacked(package) else { continue };
+    for package in [PYTHON_DEBUG, LIBSTDCPP_DEBUG] {
+        let Some(folder) = unpacked(&package) else { continue };
         // The program itself, beside its extensions.
         let size = |path: &PathBuf| std::fs::metadata(path).map_or(0, |found| found.len());
         let largest = debug_files(&folder).into_iter().max_by_key(size).expect("a debug file");

@@ -7,8 +7,7 @@ pub mod oracle;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sha2::{Digest, Sha256};
-
+use super::downloads::{Download, LIBC, NODE_PTY, ORJSON};
 use super::program::{macho_linker, tool};
 
 /// The inputs, and beside each archive what the platform's own tool unpacks from it.
@@ -22,42 +21,7 @@ pub struct ReleaseDirectory {
     pub missing: Vec<&'static str>,
 }
 
-/// A package of a registry.
-struct Package {
-    /// Its file name; `*` stands for what Debian's mirrors decide.
-    file: &'static str,
-    program: &'static str,
-    arguments: &'static [&'static str],
-    /// SHA-256 of what is pinned to a version.
-    sha256: Option<&'static str>,
-}
-
-/// Downloaded once and kept in the target directory.
-const PACKAGES: [Package; 4] = [
-    Package { file: "libc6_*.deb", program: "apt-get", arguments: &["download", "-qq", "libc6"], sha256: None },
-    Package { file: "libc6-dbg_*.deb", program: "apt-get", arguments: &["download", "-qq", "libc6-dbg"], sha256: None },
-    Package {
-        file: "node-pty-1.1.0.tgz",
-        program: "npm",
-        arguments: &["pack", "--silent", "node-pty@1.1.0"],
-        sha256: Some("c7517f19083ddcb05f276904680eb2b11a6b5ecab778b8e4e5685a6d645b3f60"),
-    },
-    Package {
-        file: "orjson-3.13.0-*.whl",
-        program: "pip",
-        arguments: &[
-            "download",
-            "-q",
-            "--no-deps",
-            "--only-binary=:all:",
-            "--platform=macosx_11_0_arm64",
-            "--python-version=3.11",
-            "--implementation=cp",
-            "orjson==3.13.0",
-        ],
-        sha256: Some("948bad47f2e2e43527f14248364a0e5dee26dd3184691010ec4a1ebeb0fd6771"),
-    },
-];
+const PACKAGES: [Download; 3] = [LIBC, NODE_PTY, ORJSON];
 
 impl ReleaseDirectory {
     pub fn make() -> Self {
@@ -68,8 +32,8 @@ impl ReleaseDirectory {
         let mut release = Self { _dir: dir, root, unpacked, missing: Vec::new() };
         for package in &PACKAGES {
             match package.get() {
-                Some(path) => release.add(&path),
-                None => release.missing.push(package.file),
+                Some(paths) => paths.iter().for_each(|path| release.add(path)),
+                None => release.missing.push(package.name),
             }
         }
         release.add_macos();
@@ -211,37 +175,6 @@ pub fn regular_files(folder: &Path) -> Vec<PathBuf> {
     }
     files.sort();
     files
-}
-
-impl Package {
-    /// From an earlier run, or downloaded now.
-    fn get(&self) -> Option<PathBuf> {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packages");
-        std::fs::create_dir_all(&folder).expect("a folder");
-        if self.find(&folder).is_none() {
-            tool(self.program)?;
-            if !run(self.program, self.arguments, &folder) {
-                println!("SKIP packages: {} {} gave nothing", self.program, self.arguments.join(" "));
-                return None;
-            }
-        }
-        let found = self.find(&folder)?;
-        if let Some(expected) = self.sha256 {
-            let digest = Sha256::digest(std::fs::read(&found).expect("a package"));
-            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(digest, expected, "{}", found.display());
-        }
-        Some(found)
-    }
-
-    fn find(&self, folder: &Path) -> Option<PathBuf> {
-        let (start, end) = self.file.split_once('*').unwrap_or((self.file, ""));
-        let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-        entries.into_iter().find(|path| {
-            let name = path.file_name().expect("a name").to_string_lossy();
-            name.starts_with(start) && name.ends_with(end)
-        })
-    }
 }
 
 fn run(program: &str, arguments: &[&str], folder: &Path) -> bool {

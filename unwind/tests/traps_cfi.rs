@@ -54,6 +54,24 @@ fn t6_saved_registers_that_the_table_cannot_place_are_counted_by_reason() {
 }
 
 #[test]
+fn t6_a_register_behind_an_expression_without_an_offset_before_is_a_gap() {
+    // CFA = *(rsp + 24) + 8 from the beginning.
+    let mut section = EhFrame::new("zR", &[0x0f, 5, 0x77, 24, 0x06, 0x23, 8, 0x90, 1]);
+    section.fde(0x1000, 0x10, &[advance(4), vec![0x0d, 7]]);
+    // An offset alone is none that ends the expression, and one that a register can be given to.
+    section.fde(0x1010, 0x10, &[advance(4), cfa_offset(16), advance(4), vec![0x0d, 7]]);
+    let compiled = section.compile();
+    let report = &compiled.report;
+    assert_eq!((report.unsupported_count, report.unsupported[0].range.clone()), (1, 0x1004..0x1010));
+    assert!(report.unsupported[0].reason.starts_with("instructions: "), "{report:?}");
+    // States without end are not kept.
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    let remember = vec![0x0a; 100_000];
+    section.fde(0x1000, 0x10, &[vec![0x0f, 5, 0x77, 24, 0x06, 0x23, 8], vec![0x0d, 7], remember]);
+    assert_eq!(section.compile().report.unsupported_count, 1);
+}
+
+#[test]
 fn t6_expressions_within_bounds_become_programs() {
     let mut section = EhFrame::new("zR", AT_ENTRY);
     // CFA = *(rsp + 24) + 8, as in the assembler code of OpenSSL.

@@ -16,6 +16,7 @@
 //! Memory stays bounded whatever the input: one window of [`MAX_WINDOW_BYTES`] for each compressed stream that is open,
 //! [`Limits::header_bytes`] for what must be seen as a whole, and [`Limits::buffer_bytes`] for one zip in a stream.
 
+mod behind;
 mod cab;
 mod deb;
 mod decompress;
@@ -33,6 +34,7 @@ mod zip;
 
 use std::io::{self, Read, Seek, SeekFrom};
 
+pub use behind::{ArchiveBehind, archive_behind};
 pub use error::{ArchiveError, LimitKind};
 pub use kind::{ArchiveKind, DISC_SIGN_AT, DISK_TRAILER_BYTES, archive_kind, unread_archive, unread_disk_image};
 pub use limits::{Limits, MAX_WINDOW_BYTES, RATIO_FLOOR_BYTES};
@@ -56,6 +58,8 @@ pub enum Source<'s> {
     Stream(&'s mut dyn Read),
     /// At any offset: a file. It is read from its beginning, wherever it stands.
     Seekable(&'s mut dyn ReadSeek),
+    /// The same of a zip that stands behind an object file: [`archive_behind`].
+    Behind(&'s mut dyn ReadSeek),
 }
 
 /// Reads an archive or a compressed file, and calls `visit` with each regular file and its bytes. The visitor may read as
@@ -108,6 +112,7 @@ pub fn read_archive_without<E: From<ArchiveError>>(
     visited(limits, is_left_out, visit, |walk| match source {
         Source::Stream(input) => walk.outermost_stream(name, &mut Named::buffered(name, input, walk.account)),
         Source::Seekable(input) => walk.outermost_file(name, &mut Named::buffered(name, input, walk.account)),
+        Source::Behind(input) => walk.zip_behind(name, &mut Named::buffered(name, input, walk.account)),
     })
 }
 

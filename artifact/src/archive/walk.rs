@@ -82,6 +82,13 @@ impl<'w> Walk<'w> {
         }
     }
 
+    /// A zip that stands behind something else: its directory, which is found from the end, says where it begins.
+    pub(super) fn zip_behind(&mut self, name: &str, input: &mut dyn ReadSeek) -> Result<(), Halt> {
+        let place = Place::outermost(name);
+        self.account.outermost(&place.path);
+        self.zip(&place, input)
+    }
+
     /// A member of an archive: looked into where it is an archive itself, visited otherwise.
     pub(super) fn member(&mut self, place: &Place, input: &mut dyn Read) -> Result<(), Halt> {
         if is_apple_double(&place.raw_path) {

@@ -40,6 +40,8 @@ const GXX_FLAGS: &[(&str, &[&str])] = &[
     ("-O2, DWARF 4, dwz", &["-O2", "-gdwarf-4"]),
     ("-O2, DWARF 5, dwz", &["-O2", "-gdwarf-5"]),
     ("-O2, LTO, dwz", &["-O2", "-g", "-flto"]),
+    ("-O2, DWARF 4, type units", &["-O2", "-gdwarf-4", "-fdebug-types-section"]),
+    ("-O2, DWARF 5, type units", &["-O2", "-gdwarf-5", "-fdebug-types-section"]),
     ("-O3, hot and cold parts", &["-O3", "-g", "-freorder-blocks-and-partition", "-ffunction-sections"]),
 ];
 
@@ -47,6 +49,8 @@ const CLANGXX_FLAGS: &[(&str, &[&str])] = &[
     ("-O2, LTO", &["-O2", "-g", "-flto", "-fuse-ld=lld"]),
     ("-O2, thin LTO", &["-O2", "-g", "-flto=thin", "-fuse-ld=lld"]),
     ("-O2, icf=all", &["-O2", "-g", "-ffunction-sections", "-fuse-ld=lld", "-Wl,--icf=all,--gc-sections"]),
+    ("-O2, DWARF 4, type units", &["-O2", "-gdwarf-4", "-fdebug-types-section"]),
+    ("-O2, DWARF 5, type units", &["-O2", "-gdwarf-5", "-fdebug-types-section"]),
     ("-O2, split DWARF 4", &["-O2", "-gdwarf-4", "-gsplit-dwarf"]),
     ("-O2, split DWARF 5", &["-O2", "-gdwarf-5", "-gsplit-dwarf"]),
 ];

@@ -4,24 +4,25 @@ use std::path::{Path, PathBuf};
 
 use symseal_artifact::ObjectFile;
 
-use super::{run, skip};
+use super::downloads::Download;
+use super::run;
 
-/// The package's files, downloaded and unpacked once.
-pub(crate) fn unpacked(package: &str) -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian").join(package);
-    if folder.join("usr").is_dir() {
+/// The package's files, unpacked once.
+pub(crate) fn unpacked(package: &Download) -> Option<PathBuf> {
+    let archive = package.file()?;
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("debian");
+    // Another version is another folder.
+    let folder = folder.join(archive.file_stem().expect("a name"));
+    if folder.is_dir() {
         return Some(folder);
     }
-    std::fs::create_dir_all(&folder).expect("a folder");
-    if run("apt-get", &["download", "-qq", package], &folder).is_none() {
-        skip(package);
-        return None;
-    }
-    let archives = std::fs::read_dir(&folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    let archive =
-        archives.into_iter().find(|path| path.extension().is_some_and(|end| end == "deb")).expect("a package");
-    run("dpkg-deb", &["-x", &archive.display().to_string(), "."], &folder).expect("dpkg-deb");
-    std::fs::remove_file(archive).expect("the package goes");
+    let parent = folder.parent().expect("a folder");
+    std::fs::create_dir_all(parent).expect("a folder");
+    let new = tempfile::tempdir_in(parent).expect("a folder");
+    run("dpkg-deb", &["-x", &archive.display().to_string(), "."], new.path()).expect("dpkg-deb");
+    // Of another test that was faster it has the same files.
+    let renamed = std::fs::rename(new.path(), &folder);
+    assert!(folder.is_dir(), "{renamed:?}");
     Some(folder)
 }
 

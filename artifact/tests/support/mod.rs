@@ -7,6 +7,8 @@ pub(crate) mod archives;
 pub(crate) mod beside;
 pub(crate) mod compare;
 pub(crate) mod debian;
+#[path = "../../../tests/downloads/mod.rs"]
+pub(crate) mod downloads;
 pub(crate) mod dwarfdump;
 pub(crate) mod dwz_frames;
 pub(crate) mod expected;

@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use symseal_artifact::{
-    ArchiveError, ArchiveReport as Walked, DISC_SIGN_AT, DISK_TRAILER_BYTES, Member, SNIFF_BYTES, Source,
-    read_archive_without, read_image_layout_without, unread_archive, unread_disk_image,
+    ArchiveBehind, ArchiveError, ArchiveReport as Walked, DISC_SIGN_AT, DISK_TRAILER_BYTES, Member, SNIFF_BYTES,
+    Source, archive_behind, read_archive_without, read_image_layout_without, unread_archive, unread_disk_image,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, Measured, measure};
 
@@ -36,12 +36,31 @@ impl From<ArchiveError> for Stop {
 
 /// Reads the archive at `path`, which people call `place`, and keeps the release files in it.
 pub(super) fn look(path: &Path, place: &str, reading: &Reading<'_>) -> Result<Found, BuildError> {
+    look_at(path, place, reading, |file| Source::Seekable(file))
+}
+
+/// Reads the zip behind the program at `path`. One that is damaged is told as not looked into: the program is sound.
+pub(super) fn look_behind(path: &Path, place: &str, reading: &Reading<'_>) -> Result<Found, BuildError> {
+    match look_at(path, place, reading, |file| Source::Behind(file)) {
+        Err(BuildError::Archive { source: ArchiveError::Damaged { expected, found, .. } }) => {
+            Ok(unread_behind(place, &format!("a damaged zip archive: expected {expected}, found {found}")))
+        }
+        looked => looked,
+    }
+}
+
+fn look_at(
+    path: &Path,
+    place: &str,
+    reading: &Reading<'_>,
+    source: impl for<'f> FnOnce(&'f mut File) -> Source<'f>,
+) -> Result<Found, BuildError> {
     let mut file = File::open(path).map_err(io_error("open", path))?;
     let state = |file: &File| file.metadata().map(|metadata| (metadata.len(), metadata.modified().ok()));
     let before = state(&file).map_err(io_error("look at", path))?;
     let mut found = Found::default();
     let mut taken = 0;
-    let (mut excluded, source) = (Vec::new(), Source::Seekable(&mut file));
+    let (mut excluded, source) = (Vec::new(), source(&mut file));
     let mut is_left_out = |place: &str| is_excluded(place, reading, &mut excluded);
     let walked =
         read_archive_without::<Stop>(place, source, reading.limits, &mut is_left_out, &mut |member, content| {
@@ -145,16 +164,16 @@ fn visit(
     found.seen += 1;
     let name = member.file_name().to_owned();
     let dsym = file::dsym_place(&place);
-    if loose::is_script(&name, dsym.as_ref()) {
-        found.refuse(place, loose::SCRIPT);
-        found.skip(reason::SCRIPT, 1);
-        return Ok(false);
-    }
     // An error of this reader is the archive's: the caller gets that one, whatever we make of it.
     let read_error = |error: std::io::Error| io_error("read", Path::new(&place))(error);
     let mut head = Vec::with_capacity(SNIFF_BYTES);
     Read::take(&mut content, SNIFF_BYTES as u64).read_to_end(&mut head).map_err(read_error)?;
     let is_candidate = identify::is_candidate(&head);
+    if loose::is_script(&name, dsym.as_ref(), is_candidate) {
+        found.refuse(place, loose::SCRIPT);
+        found.skip(reason::SCRIPT, 1);
+        return Ok(false);
+    }
     let is_member = dsym.is_some() && member.size_hint.is_some_and(|size| size <= MAX_DSYM_MEMBER_BYTES);
     if !is_candidate && !is_member {
         let what = match unread_archive(&head) {
@@ -187,6 +206,12 @@ fn visit(
     } else {
         Held::InMemory(bytes)
     };
+    // A zip behind a member would be an archive that has to be held in memory beside it.
+    match archive_behind(held.bytes()).filter(|_| is_candidate) {
+        None => {}
+        Some(ArchiveBehind::Zip) => found.leave_unread(place.clone(), not_read_behind("a zip archive")),
+        Some(ArchiveBehind::Unread(what)) => found.leave_unread(place.clone(), not_read_behind(what)),
+    }
     let content = match loose::judge(held.bytes(), is_member && !is_candidate, &place)? {
         Judged::Taken(content) => content,
         Judged::Refused(error) => {
@@ -260,6 +285,19 @@ fn disk_image(head: &[u8], rest: &mut dyn Read) -> io::Result<Option<&'static st
             return Ok(unread_disk_image(&at_sign, &last));
         }
     }
+}
+
+/// A program with an archive behind it that is not read.
+pub(super) fn unread_behind(place: &str, what: &str) -> Found {
+    let passed_over = vec![PassedOver { place: place.to_owned(), reason: not_read_behind(what) }];
+    let mut found = Found::default();
+    found.skip(reason::PASSED_OVER, 1);
+    found.archives.push(ArchiveReport { place: place.to_owned(), passed_over, ..ArchiveReport::default() });
+    found
+}
+
+fn not_read_behind(what: &str) -> String {
+    format!("has an archive behind it that was not looked into ({what}): unpack it, and name what was in it")
 }
 
 /// A package among the inputs that is not read.

@@ -5,8 +5,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use symseal_artifact::{
-    ArtifactError, DISC_SIGN_AT, DISK_TRAILER_BYTES, FileKind, ReleaseFile, SNIFF_BYTES, sniff, unread_archive,
-    unread_disk_image,
+    ArchiveBehind, ArtifactError, DISC_SIGN_AT, DISK_TRAILER_BYTES, FileKind, ReleaseFile, SNIFF_BYTES, archive_behind,
+    sniff, unread_archive, unread_disk_image,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 use symseal_bundle::title;
@@ -36,7 +36,10 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
     let name = base_name(path);
     let dsym = file::dsym_place(&place);
     let mut found = Found { seen: 1, ..Found::default() };
-    if is_script(&name, dsym.as_ref()) {
+    let head = head(path)?;
+    let is_candidate = identify::is_candidate(&head);
+    let is_archive = matches!(sniff(&head), FileKind::Archive(_));
+    if is_script(&name, dsym.as_ref(), is_candidate || is_archive) {
         if candidate.named {
             return Err(BuildError::DebuggerScript { place, problem: SCRIPT });
         }
@@ -44,11 +47,9 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
         found.skip(reason::SCRIPT, 1);
         return Ok(found);
     }
-    let head = head(path)?;
-    if matches!(sniff(&head), FileKind::Archive(_)) {
+    if is_archive {
         return archive::look(path, &place, reading);
     }
-    let is_candidate = identify::is_candidate(&head);
     let what = match unread_archive(&head) {
         None if !is_candidate => disk_image(path, candidate.size)?,
         known => known,
@@ -69,36 +70,48 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
         found.skip(reason::NO_RELEASE_FILE, 1);
         return Ok(found);
     }
-    let _permit = reading.budget.acquire(candidate.size);
+    let permit = reading.budget.acquire(candidate.size);
     let bytes = file::read_file(path)?;
+    let behind = archive_behind(&bytes).filter(|_| is_candidate);
     let content = match judge(&bytes, is_member && !is_candidate, &place)? {
-        Judged::Taken(content) => content,
+        Judged::Taken(content) => Some(content),
         Judged::Refused(source) if candidate.named => return Err(BuildError::Artifact { place, source }),
         Judged::Other(_, found) if candidate.named => {
             return Err(BuildError::Unsuitable { place, expected: EXPECTED, found });
         }
         Judged::Refused(error) => {
-            found.refuse(place, &error.to_string());
+            found.refuse(place.clone(), &error.to_string());
             found.skip(reason::REFUSED, 1);
-            return Ok(found);
+            None
         }
         Judged::Other(reason, _) => {
-            found.skip_one(reason, place);
-            return Ok(found);
+            found.skip_one(reason, place.clone());
+            None
         }
     };
-    let measured = measure(&bytes, DEBUG_FILE_PAGE);
-    found.files.push(InputFile::new(place, Bytes::Loose(path.clone()), name, measured, content, dsym));
+    if let Some(content) = content {
+        let measured = measure(&bytes, DEBUG_FILE_PAGE);
+        found.files.push(InputFile::new(place.clone(), Bytes::Loose(path.clone()), name, measured, content, dsym));
+    }
+    // What is in the archive takes memory of its own.
+    drop((bytes, permit));
+    match behind {
+        None => {}
+        Some(ArchiveBehind::Zip) => found.absorb(archive::look_behind(path, &place, reading)?),
+        Some(ArchiveBehind::Unread(what)) => found.absorb(archive::unread_behind(&place, what)),
+    }
     Ok(found)
 }
 
 pub(super) const SCRIPT: &str = "a debugger that finds a file of this name runs it";
 const INLINE_SCRIPT: &str = "its .debug_gdb_scripts holds the text of a script that gdb would run, or names one that may be any file; remove that section";
 
-/// Whether a debugger would run the file because of its name or place.
-pub(super) fn is_script(name: &str, dsym: Option<&DsymPlace>) -> bool {
-    title::is_debugger_script(name)
-        || dsym.is_some_and(|dsym| title::is_debugger_script_path(&format!("{}/{}", dsym.bundle, dsym.path.join("/"))))
+/// Whether a debugger would run the file because of its name or place; `is_known`: it begins like a program, a debug file or an archive. A list or map
+/// of a dSYM counts by its own name too, whatever the bundle is called.
+pub(super) fn is_script(name: &str, dsym: Option<&DsymPlace>, is_known: bool) -> bool {
+    let in_dsym = dsym.map(|dsym| format!("{}/{}", dsym.bundle, dsym.path.join("/")));
+    title::is_debugger_script_whatever_it_holds(in_dsym.as_deref().unwrap_or(name))
+        || !is_known && title::is_debugger_script(name)
 }
 
 /// What became of a file that starts like a release file.

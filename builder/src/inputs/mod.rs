@@ -68,6 +68,20 @@ pub(crate) struct Found {
 }
 
 impl Found {
+    /// What was found in something that belongs to it.
+    fn absorb(&mut self, other: Self) {
+        self.files.extend(other.files);
+        self.seen += other.seen;
+        self.linked += other.linked;
+        self.skipped.extend(other.skipped);
+        self.skipped_places.absorb(other.skipped_places);
+        self.refused.extend(other.refused);
+        self.archives.extend(other.archives);
+        self.unread.extend(other.unread);
+        self.unread_more += other.unread_more;
+        self.excluded.extend(other.excluded);
+    }
+
     fn skip(&mut self, reason: &'static str, times: u64) {
         if times > 0 {
             self.skipped.push((reason, times));

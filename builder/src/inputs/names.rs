@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use symseal_artifact::ArchiveReport as Walked;
 
-use super::file::{self, InputFile};
+use super::file::{self, Content, InputFile};
 use super::identify::reason;
 use super::loose;
 use super::{Found, Reading, archive};
@@ -44,7 +44,8 @@ pub(super) fn link(walked: &Walked, reading: &Reading<'_>, found: &mut Found) ->
             continue;
         };
         let (name, dsym) = (name_of(&link.path, &link.target, &file.name), file::dsym_place(&link.path));
-        if loose::is_script(&name, dsym.as_ref()) {
+        let is_known = !matches!(file.content, Content::DsymMember);
+        if loose::is_script(&name, dsym.as_ref(), is_known) {
             found.refuse(link.path.clone(), loose::SCRIPT);
             continue;
         }

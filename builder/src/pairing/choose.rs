@@ -21,6 +21,7 @@ use symseal_bundle::{FileRole, LayoutDir};
 use symseal_module::DebugId;
 
 use super::contradiction::{Contradiction, contradiction};
+use super::difference::difference;
 use super::same_build::is_same_build;
 use super::{Module, Paired, Part};
 use crate::error::BuildError;
@@ -70,7 +71,8 @@ pub(super) fn choose<'f>(
         } else if is_hash_of_code(binary) && is_hash_of_code(other) {
             mismatches.push(twin(id, binary, other));
         } else {
-            conflicts.push(conflict(id, FileRole::Executable, binary, other, String::new()));
+            let found = difference(binary, other, layout)?;
+            conflicts.push(conflict(id, FileRole::Executable, binary, other, found));
         }
     }
     debug_files.sort_by_key(|part| {
@@ -108,7 +110,7 @@ pub(super) fn choose<'f>(
         if let Some(rule) = why_instead(debug, other) {
             // It says what it says of other code, whatever it says more.
             match contradiction(debug, other, layout)? {
-                Some(found) => conflicts.push(conflict(id, FileRole::Debuginfo, debug, other, found.told())),
+                Some(found) => conflicts.push(conflict(id, FileRole::Debuginfo, debug, other, found)),
                 None => superseded.push(instead(other, debug, rule)),
             }
         } else if is_same_build(debug, other, layout)? {
@@ -118,7 +120,8 @@ pub(super) fn choose<'f>(
             };
             superseded.push(instead(other, debug, rule));
         } else {
-            conflicts.push(conflict(id, FileRole::Debuginfo, debug, other, String::new()));
+            let found = difference(debug, other, layout)?;
+            conflicts.push(conflict(id, FileRole::Debuginfo, debug, other, found));
         }
     }
     let by = match id {
@@ -226,7 +229,6 @@ fn instead(left_out: Part<'_>, taken: Part<'_>, rule: &'static str) -> Supersede
     Superseded { place: left_out.file.place.clone(), by: taken.file.place.clone(), rule }
 }
 
-/// `difference` tells in what, where that is known.
-fn conflict(id: &DebugId, role: FileRole, one: Part<'_>, other: Part<'_>, difference: String) -> Conflict {
-    Conflict::new(id.to_string(), role, &one.file.place, &other.file.place, difference)
+fn conflict(id: &DebugId, role: FileRole, one: Part<'_>, other: Part<'_>, found: Contradiction) -> Conflict {
+    found.conflict(id.to_string(), role, one, other)
 }

@@ -5,11 +5,12 @@
 use std::collections::BTreeSet;
 
 use symseal_artifact::{FunctionSymbol, PdbFile, ReleaseFile, escaped};
-use symseal_bundle::LayoutDir;
+use symseal_bundle::{FileRole, LayoutDir};
 use symseal_module::Svma;
 
 use super::Part;
 use crate::error::BuildError;
+use crate::report::Conflict;
 
 /// What the one file says, and what the other one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,6 +22,17 @@ pub(super) struct Contradiction {
 impl Contradiction {
     pub(super) fn told(&self) -> String {
         format!("the one has {}, the other {}", self.expected, self.found)
+    }
+
+    /// The conflict of the two files, in the order of their places: what the first one has comes first.
+    pub(super) fn conflict(self, id: String, role: FileRole, one: Part<'_>, other: Part<'_>) -> Conflict {
+        let (one, other) = (&one.file.place, &other.file.place);
+        let is_in_order = one <= other;
+        let Self { expected, found } = self;
+        let (first, second) = if is_in_order { (one, other) } else { (other, one) };
+        let (expected, found) = if is_in_order { (expected, found) } else { (found, expected) };
+        let difference = Self { expected, found }.told();
+        Conflict { id, role, first: first.clone(), second: second.clone(), difference }
     }
 }
 

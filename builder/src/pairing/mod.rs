@@ -6,6 +6,7 @@
 mod choose;
 mod contradiction;
 mod debug_link;
+mod difference;
 mod elf;
 mod macho;
 mod same_build;

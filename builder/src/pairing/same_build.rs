@@ -13,8 +13,8 @@ use crate::error::BuildError;
 /// Where the code of a linked file is.
 const CODE: &[&str] = &[".text", "__text", ".init.text"];
 /// What debug files of one build share, however it is stored, and what that refers to: the same as well, or missing in both.
-const DEBUG: &str = "info";
-const REFERRED: [&str; 4] = ["line", "str", "line_str", "abbrev"];
+pub(super) const DEBUG: &str = "info";
+pub(super) const REFERRED: [&str; 4] = ["line", "str", "line_str", "abbrev"];
 
 /// Reads both files and compares them.
 pub(crate) fn is_same_build(one: Part<'_>, other: Part<'_>, layout: Option<&LayoutDir>) -> Result<bool, BuildError> {
@@ -58,7 +58,7 @@ fn is_same_description(first: &ObjectFile<'_>, second: &ObjectFile<'_>) -> bool 
     [DEBUG].into_iter().chain(REFERRED).all(is_same)
 }
 
-fn slice<'d>(part: Part<'_>, bytes: &'d [u8]) -> Result<Option<ObjectFile<'d>>, BuildError> {
+pub(super) fn slice<'d>(part: Part<'_>, bytes: &'d [u8]) -> Result<Option<ObjectFile<'d>>, BuildError> {
     let parsed =
         ReleaseFile::parse(bytes).map_err(|source| BuildError::Artifact { place: part.file.place.clone(), source })?;
     Ok(match parsed {
@@ -77,7 +77,7 @@ fn has_same_sections(first: &ObjectFile<'_>, second: &ObjectFile<'_>) -> bool {
 }
 
 /// The sections of code that have bytes, by address.
-fn stored_code<'d>(object: &ObjectFile<'d>) -> Vec<(u64, &'d [u8])> {
+pub(super) fn stored_code<'d>(object: &ObjectFile<'d>) -> Vec<(u64, &'d [u8])> {
     let starts: BTreeSet<u64> = object.code_sections().into_iter().map(|(_, range)| range.start).collect();
     let mut code = object.unwind_inputs().loaded;
     code.retain(|(start, bytes)| !bytes.is_empty() && starts.contains(start));
@@ -85,7 +85,7 @@ fn stored_code<'d>(object: &ObjectFile<'d>) -> Vec<(u64, &'d [u8])> {
     code
 }
 
-fn code<'d>(object: &ObjectFile<'d>) -> Option<(Svma, &'d [u8])> {
+pub(super) fn code<'d>(object: &ObjectFile<'d>) -> Option<(Svma, &'d [u8])> {
     CODE.iter().find_map(|name| object.section(name)).filter(|(_, bytes)| !bytes.is_empty())
 }
 

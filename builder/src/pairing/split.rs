@@ -9,9 +9,10 @@ use symseal_artifact::{ReleaseFile, SplitContents, escaped};
 use symseal_bundle::{FileRole, LayoutDir};
 use symseal_module::DebugId;
 
+use super::contradiction::Contradiction;
 use super::{Module, Paired, Pairing, Part, is_named};
 use crate::error::BuildError;
-use crate::report::{Conflict, Mismatch, NamedBy, PairedBy, Side, Superseded};
+use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
 
 /// A module whose split DWARF is not all there.
 struct Suspect<'f> {
@@ -89,16 +90,10 @@ pub(super) fn join<'f>(
         if used.get(at).copied().unwrap_or_default() {
             continue;
         }
-        let mut instead: BTreeMap<usize, u64> = BTreeMap::new();
-        for unit in units(*part) {
-            let holders = by_unit.get(unit).into_iter().flatten();
-            let taken = holders.filter(|at| used.get(**at).copied().unwrap_or_default());
-            for at in taken {
-                instead.entry(*at).or_insert(*unit);
-            }
-        }
-        let mut instead = instead.into_iter().filter_map(|(at, unit)| Some((at, *files.get(at)?, unit))).peekable();
-        if let Some((_, first, _)) = instead.peek() {
+        let holders = units(*part).iter().filter_map(|unit| by_unit.get(unit)).flatten().copied();
+        let instead: BTreeSet<usize> = holders.filter(|at| used.get(*at).copied().unwrap_or_default()).collect();
+        let mut instead = instead.into_iter().filter_map(|at| Some((at, *files.get(at)?))).peekable();
+        if let Some((_, first)) = instead.peek() {
             let rule = match (is_package(*first), is_package(*part)) {
                 (true, false) => "split DWARF of the same unit; a package comes first",
                 _ => {
@@ -108,13 +103,14 @@ pub(super) fn join<'f>(
             let superseded = Superseded { place: part.file.place.clone(), by: first.file.place.clone(), rule };
             let contents = contents(*part, layout)?;
             let before = pairing.conflicts.len();
-            for (at, taken, unit) in instead {
+            for (at, taken) in instead {
                 let theirs = match taken_contents.entry(at) {
                     Entry::Occupied(read) => read.into_mut(),
                     Entry::Vacant(unread) => unread.insert(self::contents(taken, layout)?),
                 };
-                if let Some(found) = other_unit(&contents, theirs) {
-                    pairing.conflicts.push(conflict(unit, *part, taken, found));
+                if let Some((unit, found)) = other_unit(&contents, theirs) {
+                    let id = format!("unit {unit:016x}");
+                    pairing.conflicts.push(found.conflict(id, FileRole::SplitDwarf, *part, taken));
                 }
             }
             if pairing.conflicts.len() == before {
@@ -167,8 +163,8 @@ fn contents(part: Part<'_>, layout: Option<&LayoutDir>) -> Result<Contents, Buil
     })
 }
 
-/// In what the first unit differs that both files have and that is another one in each.
-fn other_unit(one: &Contents, other: &Contents) -> Option<String> {
+/// The first unit that both files have and that is another one in each, and in what it differs.
+fn other_unit(one: &Contents, other: &Contents) -> Option<(u64, Contradiction)> {
     one.iter().find_map(|(id, first)| {
         let second = other.get(id).filter(|second| *second != first)?;
         let text = |bytes: &[u8]| escaped(bytes).into_owned();
@@ -176,17 +172,14 @@ fn other_unit(one: &Contents, other: &Contents) -> Option<String> {
             let only = of.functions.difference(&without.functions).next();
             only.map_or_else(|| "no other function".to_owned(), |name| format!("the function {}", text(name)))
         };
-        Some(if first.name != second.name || first.comp_dir != second.comp_dir {
-            let source = |of: &SplitContents| format!("{} in {:?}", text(&of.name), text(&of.comp_dir));
-            format!("the one is of {}, the other of {}", source(first), source(second))
-        } else {
-            format!("the one has {}, the other {}", only(first, second), only(second, first))
-        })
+        let source = |of: &SplitContents| format!("what was made of {} in {:?}", text(&of.name), text(&of.comp_dir));
+        let is_of_another = first.name != second.name || first.comp_dir != second.comp_dir;
+        let (expected, found) = match is_of_another {
+            true => (source(first), source(second)),
+            false => (only(first, second), only(second, first)),
+        };
+        Some((*id, Contradiction { expected, found }))
     })
-}
-
-fn conflict(unit: u64, one: Part<'_>, other: Part<'_>, difference: String) -> Conflict {
-    Conflict::new(format!("unit {unit:016x}"), FileRole::SplitDwarf, &one.file.place, &other.file.place, difference)
 }
 
 fn units<'f>(part: Part<'f>) -> &'f [u64] {

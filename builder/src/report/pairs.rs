@@ -145,22 +145,13 @@ pub struct Conflict {
     pub first: String,
     /// The other file.
     pub second: String,
-    /// What contradicts that they are of one build; empty where that is not known.
+    /// The first thing in which they differ: what `first` has, then `second`.
     pub difference: String,
-}
-
-impl Conflict {
-    /// The files in the order of their places.
-    pub(crate) fn new(id: String, role: FileRole, one: &str, other: &str, difference: String) -> Self {
-        let (first, second) = if one <= other { (one, other) } else { (other, one) };
-        Self { id, role, first: first.to_owned(), second: second.to_owned(), difference }
-    }
 }
 
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, role, first, second, difference } = self;
-        let colon = if difference.is_empty() { "" } else { ": " };
-        write!(f, "{first} and {second} both claim to be the {role} file of {id}, and differ{colon}{difference}")
+        write!(f, "{first} and {second} both claim to be the {role} file of {id}, and differ: {difference}")
     }
 }

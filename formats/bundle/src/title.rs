@@ -17,6 +17,7 @@ pub use platforms::{
 };
 pub use rules::{
     MAX_PART_BYTES, MAX_TITLE_BYTES, TitleError, check_title, fold, is_debugger_script, is_debugger_script_path,
+    is_debugger_script_whatever_it_holds,
 };
 pub(crate) use together::Titles;
 

@@ -35,6 +35,7 @@ pub(super) fn run(bytes: &[u8]) {
     };
     read(Source::Stream(&mut &bytes[..]));
     read(Source::Seekable(&mut Cursor::new(bytes)));
+    read(Source::Behind(&mut Cursor::new(bytes)));
     for place in places.into_iter().rev().take(4) {
         assert_eq!(place.to_string().parse(), Ok(place));
         let _ = place.read(&mut Cursor::new(bytes), |content| io::copy(&mut content.take(1 << 20), &mut io::sink()));

@@ -26,7 +26,7 @@ use crate::output::{outln, visible, visible_lines};
   symseal bundle build ./dist --name app --version 1.0 --output ./bundle --sources . --source-map /build/app=.
 
 Linux (ELF, .debug, .dwp, dwz), Windows (PE, PDB) and macOS (Mach-O, dSYM) files, loose or in tar, zip, wheel, nupkg, deb and
-the like. Binaries and their debug files find each other by build-id, GUID and age, or UUID. The same inputs give the same
+the like, also in a zip behind a program. Binaries and their debug files find each other by build-id, GUID and age, or UUID. The same inputs give the same
 digest, wherever they lie and whatever they are packed in.
 
 With --strict the exit status is 1 where a module is not paired, a debug file is of another build, or a source file has another

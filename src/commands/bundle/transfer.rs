@@ -46,7 +46,8 @@ pub struct PushArgs {
   symseal bundle pull 127.0.0.1:8790/demo/app:1.0                    into the local store
   symseal bundle pull 127.0.0.1:8790/demo/app:1.0 --output ./bundle
 
-Prints the bundle's digest. A pull that broke off goes on where it stopped.")]
+Prints the bundle's digest. A pull that broke off goes on where it stopped. What is no bundle (nor the sources of one), and a bundle with a
+symbol index or titles that no command takes, is refused before anything is written.")]
 pub struct PullArgs {
     /// host[:port]/repository[:tag|@digest]
     reference: String,

@@ -8,6 +8,7 @@ use core::ops::Range;
 use gimli::{ArrayLike, BaseAddresses, RegisterRule, UnwindContext, UnwindContextStorage, UnwindTableRow};
 
 use super::fdes::{CfiSection, Fde};
+use super::kept_offset::KeptOffset;
 use super::pieces::{Origin, Piece};
 use super::programs::Programs;
 use super::rules::Rules;
@@ -28,7 +29,7 @@ pub(super) fn expected_rows(bytes: &[u8]) -> usize {
 /// Registers that a row may have rules for: gimli's own bound.
 const MAX_RULES: usize = 192;
 /// States that an entry may remember at once. gimli's own bound of 4 is less than some compilers use.
-const MAX_REMEMBERED: usize = 32;
+pub(super) const MAX_REMEMBERED: usize = 32;
 
 pub(super) struct Storage;
 
@@ -98,7 +99,7 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
             return;
         };
         self.budget = budget;
-        let translator = Translator {
+        let mut translator = Translator {
             machine: self.arch.machine(),
             section: self.section,
             encoding: fde.cie().encoding(),
@@ -106,6 +107,7 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
             convention_registers: self.convention_registers,
             return_address: fde.cie().return_address_register(),
             is_signal: fde.is_signal_trampoline(),
+            kept: None,
         };
         let mut rows = match fde.rows(self.section, self.bases, &mut self.context) {
             Ok(rows) => rows,
@@ -114,6 +116,7 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
                 return;
             }
         };
+        let mut kept: Option<KeptOffset> = None;
         loop {
             match rows.next_row() {
                 Ok(Some(row)) => {
@@ -122,6 +125,7 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
                         continue;
                     }
                     done = range.end;
+                    translator.kept = kept.as_ref().and_then(|kept| kept.at(row.start_address()));
                     match translator.translate(row, programs) {
                         Ok((rule, slots, unknown)) => {
                             let is_emitted = emit.rule(range, rule, slots, unknown);
@@ -135,7 +139,15 @@ impl<'s, 'a, S: CfiSection<'a>> Evaluator<'s, S> {
                     }
                 }
                 Ok(None) => break,
+                // The row goes on behind the instruction, with the CFA that it had.
+                Err(gimli::Error::CfiInstructionInInvalidContext) if kept.is_some() => {}
                 Err(error) => {
+                    if error == gimli::Error::CfiInstructionInInvalidContext {
+                        kept = KeptOffset::of(self.section, self.bases, fde);
+                        if kept.is_some() {
+                            continue;
+                        }
+                    }
                     emit.unsupported(done..fde.end_address(), || format!("instructions: {error}"));
                     break;
                 }

@@ -10,6 +10,7 @@ mod fdes;
 mod follow;
 mod functions;
 mod go;
+mod kept_offset;
 mod layout;
 mod mips;
 mod padding;

@@ -49,6 +49,8 @@ pub(super) struct Translator<'s, S> {
     pub(super) return_address: Register,
     /// The entry is marked as that of a signal frame.
     pub(super) is_signal: bool,
+    /// The CFA of the row in the place of its own: see [`KeptOffset`](super::kept_offset::KeptOffset).
+    pub(super) kept: Option<(Register, i64)>,
 }
 
 type Row = UnwindTableRow<usize, Storage>;
@@ -144,7 +146,8 @@ impl<'a, S: UnwindSection<Reader<'a>>> Translator<'_, S> {
     fn cfa(&self, row: &Row, programs: &mut Programs) -> Result<(Kind, u8, i64), String> {
         let machine = self.machine;
         let is_register = |register: u8| usize::from(register) < machine.registers;
-        let ops = match row.cfa() {
+        let kept = self.kept.map(|(register, offset)| CfaRule::RegisterAndOffset { register, offset });
+        let ops = match kept.as_ref().unwrap_or(row.cfa()) {
             CfaRule::RegisterAndOffset { register, offset } => {
                 let number = u8::try_from(register.0).ok().filter(|number| is_register(*number));
                 let number =

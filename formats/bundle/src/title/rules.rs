@@ -113,6 +113,18 @@ pub fn is_debugger_script(file_name: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(stem, _)| stem.ends_with("-gdb")) || is_debugger_start_up(&name)
 }
 
+/// Whether gdb or lldb would run the file at this path although its bytes are those of a program, a debug file or an archive. Debuggers go by names alone:
+/// of `NAME-gdb.*` they run what ends as a script does, so that a program may be called `arm-none-eabi-gdb.exe`. Its title is escaped all the same, as
+/// [`check_title`] makes no difference.
+pub fn is_debugger_script_whatever_it_holds(path: &str) -> bool {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let script = script_ending(name);
+    let in_dsym = folder.split('/').any(|part| part.to_ascii_lowercase().ends_with(".dsym"));
+    is_debugger_start_up(name)
+        || script.is_some() && (in_dsym || is_debugger_script(name))
+        || leads_into_python_of_a_dsym(path)
+}
+
 /// Whether gdb or lldb would run a file of this name in the current or the user's directory when it starts.
 pub(super) fn is_debugger_start_up(file_name: &str) -> bool {
     let name = file_name.to_ascii_lowercase();
@@ -133,18 +145,23 @@ pub(super) fn script_ending(name: &str) -> Option<usize> {
 /// lldb loads with it (`App.dSYM/Contents/Resources/Python`: LLDB manual, "target.load-script-from-symbol-file"), or to any script
 /// in a dSYM.
 pub fn is_debugger_script_path(path: &str) -> bool {
-    let is = |part: Option<&&str>, name: &str| part.is_some_and(|part| part.eq_ignore_ascii_case(name));
     let is_dsym = |part: &&str| part.to_ascii_lowercase().ends_with(".dsym");
     let parts: Vec<&str> = path.split('/').collect();
     let in_dsym = parts.split_last().filter(|(_, folders)| folders.iter().any(is_dsym));
     in_dsym.is_some_and(|(name, _)| script_ending(name).is_some())
         || parts.iter().any(|part| is_debugger_script(part))
-        || parts.windows(4).any(|four| {
-            four.first().is_some_and(|first| first.to_ascii_lowercase().ends_with(".dsym"))
-                && is(four.get(1), "Contents")
-                && is(four.get(2), "Resources")
-                && is(four.get(3), "Python")
-        })
+        || leads_into_python_of_a_dsym(path)
+}
+
+fn leads_into_python_of_a_dsym(path: &str) -> bool {
+    let is = |part: Option<&&str>, name: &str| part.is_some_and(|part| part.eq_ignore_ascii_case(name));
+    let parts: Vec<&str> = path.split('/').collect();
+    parts.windows(4).any(|four| {
+        four.first().is_some_and(|first| first.to_ascii_lowercase().ends_with(".dsym"))
+            && is(four.get(1), "Contents")
+            && is(four.get(2), "Resources")
+            && is(four.get(3), "Python")
+    })
 }
 
 /// What two titles have in common where they name one file on a file system that ignores case and the ways to write one
@@ -209,6 +226,20 @@ mod tests {
         refused(&["a.py/5F3A1B2C1f000/a.py", "x.SCM", "debug_file/ID/a.gdb"]);
         taken(&["a.py/x", "dSYM/ID/a.py.dSYM/Contents/Info.plist", "a.pyd", "a.py.debug"]);
         taken(&["dSYM/ID/App.dSYM/Contents/Resources/DWARF/App", "Contents/Resources/Python/app.pyc"]);
+    }
+
+    #[test]
+    fn a_program_whose_name_ends_in_gdb_is_no_script_and_one_that_ends_as_a_script_is() {
+        for path in ["arm-none-eabi-gdb.exe", "x-gdb.zip", "arm-gdb.dSYM/Contents/Info.plist", "A.dSYM/x/arm-gdb.dylib"]
+        {
+            assert!(is_debugger_script_path(path) && !is_debugger_script_whatever_it_holds(path), "{path}");
+        }
+        let python = "App.dSYM/Contents/Resources/Python/app.so";
+        for path in ["app.exe-gdb.py", "X-GDB.Scm", "a-gdb.gdb", ".gdbinit", "d/.lldbinit-app", "A.dSYM/x/a.py", python]
+        {
+            assert!(is_debugger_script_path(path) && is_debugger_script_whatever_it_holds(path), "{path}");
+        }
+        assert!(!is_debugger_script_whatever_it_holds("extension.py"));
     }
 
     #[test]
