@@ -7,10 +7,10 @@
 use alloc::vec::Vec;
 
 use gimli::CallFrameInstruction as Instruction;
-use gimli::{BaseAddresses, Register};
+use gimli::{BaseAddresses, CallFrameInstructionIter, Register};
 
 use super::eval::MAX_REMEMBERED;
-use super::fdes::{CfiSection, Fde};
+use super::fdes::{CfiSection, Fde, Reader};
 
 /// Where such rules hold.
 pub(super) struct KeptOffset {
@@ -31,11 +31,21 @@ impl KeptOffset {
     /// Runs the instructions of an entry as far as they tell the CFA; none where a register is given and no offset was before.
     pub(super) fn of<'a, S: CfiSection<'a>>(section: &S, bases: &BaseAddresses, fde: &Fde<'a>) -> Option<Self> {
         let cie = fde.cie();
-        let (code, data) = (cie.code_alignment_factor(), cie.data_alignment_factor());
+        let factors = (cie.code_alignment_factor(), cie.data_alignment_factor());
+        Self::run([cie.instructions(section, bases), fde.instructions(section, bases)], fde.initial_address(), factors)
+    }
+
+    /// The same for every section: instructions that are of use here need none of its conventions.
+    #[inline(never)]
+    fn run(
+        instructions: [CallFrameInstructionIter<'_, Reader<'_>>; 2],
+        mut address: u64,
+        (code, data): (u64, i64),
+    ) -> Option<Self> {
         let mut state = State { register: None, offset: None, is_expression: false, is_kept: false };
-        let (mut remembered, mut address) = (Vec::new(), fde.initial_address());
+        let mut remembered = Vec::new();
         let mut changes = Vec::new();
-        for mut instructions in [cie.instructions(section, bases), fde.instructions(section, bases)] {
+        for mut instructions in instructions {
             // What cannot be read any more ends the entry's rows as well.
             while let Ok(Some(instruction)) = instructions.next() {
                 match instruction {
