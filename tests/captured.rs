@@ -114,6 +114,16 @@ fn rules_that_the_bundle_lacks_are_those_of_the_local_files() {
         "{}",
         ran.stderr
     );
+    // The outermost frame says why the stack ends, and whether that is its end; every other CFA is where its caller's stack pointer was.
+    for (stack, stop, complete) in [(&alone, "no-table", false), (&with_files, "end-of-stack", true)] {
+        let (last, others) = stack.split_last().unwrap();
+        assert_eq!((&last["stop"], &last["complete"]), (&Value::from(stop), &Value::from(complete)), "{last}");
+        assert!(others.iter().all(|frame| frame.get("stop").is_none()));
+        let exact: Vec<bool> = stack.iter().map(|frame| frame["exact"].as_bool().unwrap()).collect();
+        assert!(exact[0] && !exact[1..].contains(&true), "{exact:?}");
+        let cfa = |frame: &Value| u64::from_str_radix(&frame["cfa"].as_str().unwrap()[2..], 16).unwrap();
+        assert!(others.iter().map(cfa).is_sorted_by(|one, next| one < next), "{stack:#?}");
+    }
     let named = functions(&with_files);
     let own: Vec<&str> = named.into_iter().filter(|name| ["compares", "sorts", "main"].contains(name)).collect();
     assert_eq!(own, ["compares", "sorts", "main"]);

@@ -46,6 +46,6 @@ pub use report::{
     ClassResult, ControlResult, Controls, Disagreement, GoldenSummary, MAX_MISMATCHES_LISTED, Manifest, Mismatch,
     ReplayReport, SeedResult,
 };
-pub use resolve::{ResolvedThread, resolve_trace};
+pub use resolve::{FramePlace, ResolvedThread, resolve_trace};
 pub use tables::{BundleTables, MissingTable};
 pub use walk::{ThreadStack, unwind_trace};

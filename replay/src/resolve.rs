@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use symseal_module::{Avma, ModuleMap, StopReason};
 use symseal_resolver::{FrameAddress, ResolvedFrame, Resolver, SourceFrame, Text};
 use symseal_trace::{ResolvedRow, Trace, TraceResolved};
+use symseal_unwind::Frame;
 
 use crate::scene::Scene;
 use crate::tables::BundleTables;
@@ -21,6 +22,8 @@ pub struct ResolvedThread {
     pub sample: u32,
     /// The innermost first.
     pub frames: Vec<ResolvedFrame>,
+    /// Where each of them is.
+    pub places: Vec<FramePlace>,
     /// Why the walk over the stack ended.
     pub stop: StopReason,
     /// The index of the frame that those at the end wait for, which are on no stack; none where there are none. Each of the others waits for the
@@ -28,7 +31,30 @@ pub struct ResolvedThread {
     pub awaited: Option<usize>,
 }
 
+/// Where a frame is, as the walk found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct FramePlace {
+    /// Whether the instruction pointer is that of the next instruction to run; else it is a return address.
+    pub exact: bool,
+    /// The canonical frame address: the stack pointer of the caller (avma). None where it is not known.
+    pub cfa: Option<Avma>,
+    /// The value of the frame pointer register in the frame. None where it is not known, or 0.
+    pub frame_pointer: Option<Avma>,
+}
+
+impl FramePlace {
+    fn of(frame: &Frame) -> Self {
+        let known = |address: u64| (address != 0).then_some(Avma(address));
+        Self { exact: frame.exact, cfa: known(frame.cfa.0), frame_pointer: known(frame.fp) }
+    }
+}
+
 impl ResolvedThread {
+    /// Whether the walk came to the very end of the stack.
+    pub fn is_complete(&self) -> bool {
+        matches!(self.stop, StopReason::EndOfStack | StopReason::RootFramePointer)
+    }
+
     /// How many frames are on the stack.
     pub fn physical(&self) -> usize {
         self.frames.iter().position(|frame| frame.unwind.is_logical()).unwrap_or(self.frames.len())
@@ -115,6 +141,7 @@ fn of_thread(stack: &ThreadStack, frames: Vec<ResolvedFrame>) -> ResolvedThread 
         thread_name: stack.thread_name.clone(),
         sample: stack.sample,
         frames,
+        places: stack.frames.iter().map(FramePlace::of).collect(),
         stop: stack.stop,
         awaited: stack.awaited,
     }

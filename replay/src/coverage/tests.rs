@@ -42,7 +42,7 @@ fn frame(module: Option<&str>, rva: u64, lines: &[Option<u32>], proof: Proof) ->
 }
 
 fn thread(frames: Vec<ResolvedFrame>, stop: StopReason) -> ResolvedThread {
-    ResolvedThread { thread: 1, thread_name: String::new(), sample: 0, frames, stop, awaited: None }
+    ResolvedThread { thread: 1, thread_name: String::new(), sample: 0, frames, places: Vec::new(), stop, awaited: None }
 }
 
 /// Frames, named, proved.

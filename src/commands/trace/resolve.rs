@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use serde::Serialize;
 use symseal_bundle::verify::Verdict;
-use symseal_module::Proof;
-use symseal_replay::{BundleTables, ResolvedThread, resolve_trace};
+use symseal_module::{Proof, StopReason};
+use symseal_replay::{BundleTables, FramePlace, ResolvedThread, resolve_trace};
 use symseal_resolver::{CallSite, FrameLine, Options, Resolver};
 use symseal_trace::{Event, Limits, Trace};
 
@@ -154,17 +154,31 @@ struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     rules: Option<&'static str>,
     #[serde(flatten)]
+    place: FramePlace,
+    /// Of the outermost frame of a stack: why the walk ended there, and whether that is the stack's end.
+    #[serde(flatten)]
+    end: Option<StackEnd>,
+    #[serde(flatten)]
     frame: FrameLine<'a>,
 }
 
+#[derive(Serialize)]
+struct StackEnd {
+    stop: StopReason,
+    complete: bool,
+}
+
 fn print_json(out: &mut impl Write, thread: &ResolvedThread, local: &LocalRules, explain: bool) -> Result<()> {
-    for (depth, frame) in thread.frames.iter().enumerate() {
+    let end = || StackEnd { stop: thread.stop, complete: thread.is_complete() };
+    for (depth, (frame, place)) in thread.frames.iter().zip(&thread.places).enumerate() {
         let line = Line {
             thread: thread.thread,
             thread_name: &thread.thread_name,
             depth,
             waits_for: thread.awaited_by(depth),
             rules: local.found(thread, depth).then_some("local-file"),
+            place: *place,
+            end: (depth + 1 == thread.physical()).then(end),
             frame: frame.line(explain),
         };
         serde_json::to_writer(&mut *out, &line)?;
