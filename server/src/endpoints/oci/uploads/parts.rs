@@ -153,7 +153,7 @@ pub(super) async fn put(
         Err(error) => Err(error),
     };
     let (shared, uploads, is_finished) = (Arc::clone(parts), app.uploads.clone(), finished.is_ok());
-    let is_given_up = finished.as_ref().is_err_and(OciError::is_refusal);
+    let is_given_up = finished.as_ref().is_err_and(OciError::ends_upload);
     let clean = move || {
         if !is_finished {
             uploads.cancel(&own)?;
