@@ -1,14 +1,18 @@
 //! Symbol tables of modules that came without one: made of a loose file, of a file of a tree, or of one that another server has, when somebody
 //! first asks, and kept in the cache.
 //!
-//! What they are made of: debug files, PDBs (with their PE file where that is here too), dSYMs, and symbol files of Breakpad. A bundle's own
+//! What they are made of: debug files (with what dwz moved out of them, and a package of split DWARF beside a file of a tree), PDBs (with their PE file where
+//! that is here too), dSYMs, and symbol files of Breakpad. A bundle's own
 //! table goes before them all, and its names rest on the bundle; these rest on a file that somebody uploaded, or that another server sent.
+
+mod companions;
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use companions::{Beside, Companions};
 use symseal_artifact::{
     ArtifactError, BreakpadFile, DebugFiles, FunctionStream, ObjectFile, ReleaseFile, functions, pdb_functions,
 };
@@ -25,10 +29,13 @@ use crate::unbundled::{FileBytes, MappedFile, Unbundled};
 use crate::upstream::Sought;
 
 /// Counts the forms that were made so far: tables of an older one are made again.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 
 /// What a note of the cache calls the processor of a table.
 const ARCH: &str = "arch";
+
+/// And what its file refers to and was not there.
+const LACKS: &str = "lacks";
 
 /// What made them.
 const PRODUCER: &str = concat!("symseal-server ", env!("CARGO_PKG_VERSION"));
@@ -81,6 +88,10 @@ pub(crate) struct MadeTable {
     pub(crate) origin: Unbundled,
     /// The processor, as the symbol index names it; empty where that is not known.
     pub(crate) arch: String,
+    /// SHA-256 of the files beside that file that it was made of as well: what dwz moved out, split DWARF. In hex.
+    pub(crate) companions: Vec<String>,
+    /// What the file refers to and was not to be had, for people; empty where nothing is missing.
+    pub(crate) lacks: String,
 }
 
 impl MadeTable {
@@ -112,13 +123,13 @@ pub(crate) async fn made_table(
     let image = Unbundled::find(app, scope, &Key::Id(DebugId::Pdb { guid, age }), FileKind::Executable);
     let mut best = Best::default();
     for origin in origins(app, scope, guid, age) {
-        if let Some(made) = best.of(make(app, (guid, age), origin, image.as_ref()).await) {
+        if let Some(made) = best.of(make(app, scope, (guid, age), origin, image.as_ref(), sought).await) {
             return Some(Ok(made));
         }
     }
     for origin in sought.bring(app, scope, (guid, age)).await {
         let made = match origin {
-            Ok(origin) => make(app, (guid, age), origin, image.as_ref()).await,
+            Ok(origin) => make(app, scope, (guid, age), origin, image.as_ref(), sought).await,
             Err(error) => Err(error),
         };
         if let Some(made) = best.of(made) {
@@ -163,12 +174,16 @@ fn origins(app: &App, scope: &Scope, guid: [u8; 16], age: u32) -> Vec<Unbundled>
 
 async fn make(
     app: &App,
+    scope: &Scope,
     (guid, age): ([u8; 16], u32),
     origin: Unbundled,
     image: Option<&Unbundled>,
+    sought: &Sought<'_>,
 ) -> io::Result<MadeTable> {
+    let beside = Companions::find(app, scope, &origin, sought).await?;
     let (source, with) = (origin.sha256(), image.map(Unbundled::sha256).unwrap_or_default());
-    let of = format!("symx {FORM} {PRODUCER} {source} {with} {guid:?} {age}");
+    let companions = beside.sha256();
+    let of = format!("symx {FORM} {PRODUCER} {source} {with} {guid:?} {age} {companions:?}");
     let (key, pools) = (CacheKey::of(&of), (&app.pool, &app.making));
     app.tableless.check(&key)?;
     // What it is made of is fetched by itself: one wait within the other could hold all places of the pool.
@@ -180,7 +195,7 @@ async fn make(
                 Some(image) => Some(image.bytes(app).await?),
                 None => None,
             };
-            Some((bytes, image))
+            Some(Parts { bytes, image, beside: beside.bytes(app).await? })
         }
     };
     let (blobs, largest) = (Arc::clone(&app.blobs), app.limits.symbol_file());
@@ -190,25 +205,40 @@ async fn make(
         app.tableless.add(key, error);
     })?;
     let Note { sha256, headers } = made.note;
-    let arch = headers.into_iter().find(|(name, _)| name == ARCH).map(|(_, arch)| arch).unwrap_or_default();
+    let said =
+        |wanted| headers.iter().find(|(name, _)| name == wanted).map(|(_, said)| said.clone()).unwrap_or_default();
+    let (arch, lacks) = (said(ARCH), said(LACKS));
     let file = FileBytes::Copy(CachedFile { note: Note::default(), ..made }).map(&app.blobs)?;
-    Ok(MadeTable { file, sha256, source, origin, arch })
+    Ok(MadeTable { file, sha256, source, origin, arch, companions, lacks })
+}
+
+/// What a table is made of.
+struct Parts<F> {
+    /// The file.
+    bytes: F,
+    /// Of a PDB its PE file.
+    image: Option<F>,
+    beside: Beside<F>,
 }
 
 fn write(
     blobs: &BlobDirectory,
     largest: u64,
     id: ([u8; 16], u32),
-    parts: Option<(FileBytes, Option<FileBytes>)>,
+    parts: Option<Parts<FileBytes>>,
     out: &mut NamedTempFile,
 ) -> io::Result<Note> {
-    let (bytes, image) = parts.ok_or_else(|| io::Error::other("the cache let the table go"))?;
-    let (bytes, image) = (bytes.map(blobs)?, image.map(|image| image.map(blobs)).transpose()?);
-    let table = table(&bytes, image.as_deref(), largest, id);
-    let (table, arch) = table.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    let Parts { bytes, image, beside } = parts.ok_or_else(|| io::Error::other("the cache let the table go"))?;
+    let image = image.map(|image| image.map(blobs)).transpose()?;
+    let parts = Parts { bytes: bytes.map(blobs)?, image, beside: beside.map(blobs)? };
+    let Read { table, arch, lacks } =
+        table(&parts, largest, id).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Table::open(&table).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
     out.write_all(&table)?;
-    Ok(Note { sha256: BlobDigest::of(&table).hex().to_owned(), headers: vec![(ARCH.to_owned(), arch)] })
+    Ok(Note {
+        sha256: BlobDigest::of(&table).hex().to_owned(),
+        headers: vec![(ARCH.to_owned(), arch), (LACKS.to_owned(), lacks)],
+    })
 }
 
 /// Why there is no table of a file.
@@ -224,13 +254,16 @@ enum NoTable {
     Other(String),
 }
 
-/// The table of a file's module with this id, and its processor. A symbol file has `largest` bytes at most.
-fn table(
-    bytes: &[u8],
-    image: Option<&[u8]>,
-    largest: u64,
-    (guid, age): ([u8; 16], u32),
-) -> Result<(Vec<u8>, String), NoTable> {
+/// A table with the processor of its module, and what its file refers to and was not there.
+struct Read {
+    table: Vec<u8>,
+    arch: String,
+    lacks: String,
+}
+
+/// The table of a file's module with this id. A symbol file has `largest` bytes at most.
+fn table(parts: &Parts<MappedFile>, largest: u64, (guid, age): ([u8; 16], u32)) -> Result<Read, NoTable> {
+    let (bytes, image, mut lacks): (&[u8], _, _) = (&parts.bytes, parts.image.as_deref(), String::new());
     let is_wanted = |id: &DebugId, arch: &str| breakpad_ids(id, arch).any(|found| found == (guid, age));
     let (id, arch, base, stream) = if BreakpadFile::is_one(bytes) {
         if bytes.len() as u64 > largest {
@@ -241,12 +274,16 @@ fn table(
     } else {
         let mut parsed = ReleaseFile::parse(bytes)?;
         match &mut parsed {
-            ReleaseFile::Object(object) => of_object(object)?,
+            ReleaseFile::Object(object) => {
+                let found = of_object(object, &parts.beside)?;
+                lacks = parts.beside.lacks(object, &found.3);
+                found
+            }
             ReleaseFile::Fat(slices) => {
                 let is_own =
                     |slice: &&ObjectFile<'_>| slice.debug_id().is_some_and(|id| is_wanted(id, slice.arch().code()));
                 let slice = slices.iter().find(is_own);
-                of_object(slice.ok_or_else(|| NoTable::Other("it has no such slice".to_owned()))?)?
+                of_object(slice.ok_or_else(|| NoTable::Other("it has no such slice".to_owned()))?, &Beside::default())?
             }
             ReleaseFile::Pdb(pdb) => {
                 let image = image.and_then(|image| ObjectFile::parse(image).ok());
@@ -268,13 +305,20 @@ fn table(
         functions: &stream.functions,
     };
     let table = symseal_symx::write(&input).map_err(|error| NoTable::Other(error.to_string()))?;
-    Ok((table, arch))
+    Ok(Read { table, arch, lacks })
 }
 
-fn of_object(object: &ObjectFile<'_>) -> Result<(DebugId, String, Svma, FunctionStream), NoTable> {
+fn of_object(
+    object: &ObjectFile<'_>,
+    beside: &Beside<MappedFile>,
+) -> Result<(DebugId, String, Svma, FunctionStream), NoTable> {
     let id = object.debug_id().cloned().ok_or_else(|| NoTable::Other("it has no debug id".to_owned()))?;
     let arch = object.arch().code().to_owned();
-    Ok((id, arch, object.image_base(), functions(object, &DebugFiles::default())?))
+    let supplementary = beside.supplementary.as_deref().and_then(|bytes| ObjectFile::parse(bytes).ok());
+    let split: Vec<ObjectFile<'_>> =
+        beside.package.as_deref().and_then(|bytes| ObjectFile::parse(bytes).ok()).into_iter().collect();
+    let with = DebugFiles { supplementary: supplementary.as_ref(), split: &split, ..DebugFiles::default() };
+    Ok((id, arch, object.image_base(), functions(object, &with)?))
 }
 
 fn nothing() -> FunctionStream {

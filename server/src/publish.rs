@@ -6,7 +6,8 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use symseal_module::DebugId;
@@ -30,6 +31,9 @@ use crate::takedown::IsTakenDown;
 
 /// Ids of one bundle that alerts are given for.
 const ALERTS_LIMIT: usize = 20;
+
+/// Between two tries to record a deletion that the database did not take.
+const RECORD_AGAIN: Duration = Duration::from_secs(5);
 
 /// Why a manifest is not published. Nothing of it is visible.
 #[derive(Debug, thiserror::Error)]
@@ -171,8 +175,11 @@ async fn publish_here(
         app.pool.run(move || admit(&shared, &from, &here, &arrival).map(|standing| (arrival, standing))).await??;
     // Who sends slowly, or waits for others, may have had the right to it when that began alone.
     app.access.check_again(caller).await?;
-    if let Arrival::Files { row: Some(row), .. } = &arrival {
-        app.store.put_bundle(row).await?;
+    match &arrival {
+        Arrival::Files { row: Some(row), .. } => app.store.put_bundle(row).await?,
+        // Its record follows what is visible: a seal that could not be recorded is not to be seen first.
+        Arrival::Seal { .. } if standing.is_some() => app.store.ping().await?,
+        _ => {}
     }
     let shared = Arc::clone(&repository);
     app.pool.run(move || shared.publish(put)).await??;
@@ -373,6 +380,10 @@ pub(crate) async fn withdraw(
         }),
         Reference::Tag(_) => None,
     };
+    // The record follows the folder, from which a start makes it again. A database that is away is to refuse before anything changes.
+    if concerned.is_some() {
+        app.store.ping().await?;
+    }
     let (shared, blobs, pins, wanted) =
         (Arc::clone(&repository), Arc::clone(&app.blobs), Arc::clone(&app.pins), reference.clone());
     let is_pinned = move |digest: &BlobDigest| Ok(pins.get(digest)?.is_some());
@@ -381,14 +392,37 @@ pub(crate) async fn withdraw(
     if let (Some(concerned), Removal::Removed) = (concerned, removal) {
         let _bundle_changes = app.debug_files.changes.lock().await;
         let (shared, bundle) = (Arc::clone(app), concerned.clone());
-        let is_gone = app.pool.run(move || reconsider(&shared, &bundle)).await?;
-        if is_gone {
-            app.store.remove_bundle(&concerned.to_string()).await?;
-        } else {
-            record_seal(app, &concerned).await?;
+        app.pool.run(move || reconsider(&shared, &bundle)).await?;
+        if let Err(error) = record_withdrawal(app, &concerned).await {
+            // What is deleted is deleted: who hears of a failure would try again, and find nothing.
+            tracing::error!(digest = %concerned, %error, "a deletion is not recorded yet, and is tried again");
+            tokio::spawn(record_withdrawal_later(Arc::downgrade(app), concerned));
         }
     }
     Ok(Withdrawn { removal, digest })
+}
+
+/// Records what is left of a bundle: nothing, or its seals. Call it with the lock of changes.
+async fn record_withdrawal(app: &Arc<App>, bundle: &BlobDigest) -> Result<(), PublishError> {
+    let (shared, wanted) = (Arc::clone(app), bundle.clone());
+    let is_gone = app.pool.run(move || holders(&shared, &wanted).is_empty()).await?;
+    match is_gone {
+        true => Ok(app.store.remove_bundle(&bundle.to_string()).await?),
+        false => record_seal(app, bundle).await,
+    }
+}
+
+/// For a database that went away after it was asked, until it is back or the server ends; then a start does it.
+async fn record_withdrawal_later(app: Weak<App>, bundle: BlobDigest) {
+    loop {
+        tokio::time::sleep(RECORD_AGAIN).await;
+        let Some(app) = app.upgrade() else { return };
+        let _bundle_changes = app.debug_files.changes.lock().await;
+        match record_withdrawal(&app, &bundle).await {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(digest = %bundle, %error, "a deletion is not recorded yet"),
+        }
+    }
 }
 
 /// Makes what another server published visible to debuggers.
@@ -482,13 +516,11 @@ pub(crate) async fn reconsider_all(app: &Arc<App>) -> io::Result<()> {
     app.pool.run(all).await.map_err(io::Error::other)
 }
 
-/// Judges a bundle anew and says where it is; whether it is gone. Call it with the lock of changes. Blocks.
-fn reconsider(app: &App, bundle: &BlobDigest) -> bool {
-    let Some(known) = app.debug_files.bundle(bundle) else { return false };
+/// Judges a bundle anew and says where it is, or that it is gone. Call it with the lock of changes. Blocks.
+fn reconsider(app: &App, bundle: &BlobDigest) {
+    let Some(known) = app.debug_files.bundle(bundle) else { return };
     let standing = judge(app, bundle, &known, holders(app, bundle));
-    let is_gone = standing.repositories.is_empty();
     app.debug_files.set([(bundle.clone(), standing)]);
-    is_gone
 }
 
 /// What the seals of a known bundle are worth now, in the repositories that have it. Those that cannot be read now are worth what they were. Blocks.

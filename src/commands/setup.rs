@@ -21,7 +21,10 @@ pub enum Command {
   symseal setup gdb --server http://127.0.0.1:8791 --write ~/.gdbinit      a gateway (symseal gateway)
   symseal setup lldb --directory ./symbols >> ~/.lldbinit                  any lldb; --server takes lldb 18 or newer
   symseal setup windbg --server http://symbols.example:8790
+  symseal setup windbg --server https://symbols.example/t/TOKEN            a server that asks for tokens
 
+Without its token such a server answers 404, which debuggers keep for a while as \"there is no such file\". What is printed, or written, has the token in
+it then; gdb and lldb can also take it from the file that DEBUGINFOD_HEADERS_FILE names (a line Authorization: Bearer TOKEN).
 Debuggers believe whoever answers: what a server sends is verified by nobody, unless the server is a gateway on this machine
 (symseal gateway). Or verify a pulled bundle with trace-verify, and give the debugger its directory.")]
 pub struct SetupArgs {

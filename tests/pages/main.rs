@@ -140,6 +140,19 @@ fn strangers_see_nothing_of_what_they_may_not_read() {
     }
     browser.open(&format!("{url}/wanted"));
     assert!(browser.text().contains("audit:read"), "{}", browser.text());
+    // Nor is it told that there is nothing, or that debuggers need no token.
+    let told = |page: &str| {
+        assert!(!page.contains("Nothing was published") && page.contains("that you may read"), "{page}");
+        assert!(page.contains("/t/TOKEN") && page.contains("DEBUGINFOD_HEADERS_FILE"), "{page}");
+        assert!(!page.contains(&reader) && !page.contains(&auditor), "{page}");
+    };
+    browser.open(&format!("{url}/"));
+    told(&browser.text());
+    assert!(browser.text().contains("nothing that everybody may read"), "{}", browser.text());
+    assert_fits(&mut browser, "a stranger's");
+    browser.open(&format!("{url}/t/{auditor}/"));
+    told(&browser.text());
+    assert!(browser.text().contains("nothing that your token may read"), "{}", browser.text());
 
     // An id that is here is not wanted, whoever asks in vain.
     browser.open(&format!("{url}/buildid/{BUILD_ID}/debuginfo"));

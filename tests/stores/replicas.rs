@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::nginx::Nginx;
 use crate::objects::{ObjectServer, free_port};
@@ -213,6 +214,12 @@ fn one_clients_push_and_anothers_pull_go_through_both_servers_at_once() {
         assert_eq!(end.status, 201, "{end:?}");
         let blob = format!("/v2/chunks/blobs/{}", sha256(&bytes));
         assert!(get(&address, &blob).body == bytes);
+        // It has ended, whichever server is asked.
+        for _ in 0..2 {
+            assert_eq!(get(&address, &location).status, 404);
+            let more = ["--request", "PATCH", "--data-binary", "more"];
+            assert_eq!(ask(&address, &location, &more).status, 404);
+        }
         let elsewhere = location.replace("/chunks/", "/others/");
         assert_eq!(get(&address, &elsewhere).status, 404, "a session is one of its repository");
         if let Some(which) = kill {
@@ -220,6 +227,28 @@ fn one_clients_push_and_anothers_pull_go_through_both_servers_at_once() {
             scene.start(which);
             assert!(get(&scene.address(which), &blob).body == bytes);
             assert_eq!(get(&scene.address(which), &format!("/buildid/{}/debuginfo", id(1))).status, 200);
+        }
+    }
+
+    // So have those that were cancelled, refused, or that ended with their first request.
+    let begin = || {
+        let begun = ask(&address, "/v2/chunks/blobs/uploads/", &["--request", "POST", "--data", ""]);
+        begun.header("location")[0].to_owned()
+    };
+    let (cancelled, wrong, whole) = (begin(), begin(), begin());
+    assert_eq!(ask(&address, &cancelled, &["--request", "DELETE"]).status, 204);
+    let put = ["--request", "PUT", "--data-binary", "bytes"];
+    let refused = ask(&address, &format!("{wrong}?digest={}", sha256(b"others")), &put);
+    assert_eq!(refused.status, 400, "{refused:?}");
+    assert_eq!(ask(&address, &format!("{whole}?digest={}", sha256(b"bytes")), &put).status, 201);
+    let started = Instant::now();
+    while get(&address, &whole).status != 404 {
+        assert!(started.elapsed() < Duration::from_secs(10), "a finished upload does not end");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    for location in [cancelled, wrong, whole] {
+        for _ in 0..2 {
+            assert_eq!(get(&address, &location).status, 404, "{location}");
         }
     }
 }

@@ -22,6 +22,9 @@ pub struct RepositoryUse {
     pub name: String,
     /// Bytes.
     pub bytes: u64,
+    /// Bytes of blobs that no manifest names. A running server counts those that came to it since its start, and not what a deletion left: only its
+    /// memory tells them apart.
+    pub unnamed: u64,
     /// Bytes of uploads that are not finished. Behind an object store they are not counted.
     pub unfinished: u64,
     /// Bundles.
@@ -35,6 +38,8 @@ pub struct QuotaUse {
     pub prefix: String,
     /// Bytes that they refer to, summed over repositories.
     pub bytes: u64,
+    /// Bytes of blobs that no manifest names: a running server counts those that came to it since its start.
+    pub unnamed: u64,
     /// Bytes of uploads that are not finished, which count too.
     pub unfinished: u64,
     /// Bytes that they may; `None` for any number.
@@ -53,27 +58,31 @@ pub struct QuotaUse {
 pub fn usage(config: &Config) -> Result<StoreUse, ServerError> {
     let look = opened::look(config)?;
     let failed = |source| ServerError::Data { path: config.data.clone(), source };
-    let mut unfinished: BTreeMap<RepositoryName, u64> = BTreeMap::new();
+    let mut repositories: BTreeMap<RepositoryName, RepositoryUse> = BTreeMap::new();
     for (name, repository) in look.repositories.named() {
-        let bytes = Uploads::unfinished(&repository.uploads_folder()).map_err(failed)?;
-        if bytes > 0 || repository.held() != Held::default() {
-            unfinished.insert(name, bytes);
+        let unfinished = Uploads::unfinished(&repository.uploads_folder()).map_err(failed)?;
+        let blobs = repository.unnamed_blobs();
+        let sizes = look.blobs.stored_sizes(&blobs.iter().collect::<Vec<_>>()).map_err(failed)?;
+        let unnamed = sizes.into_iter().flatten().fold(0_u64, u64::saturating_add);
+        let Held { bytes, bundles } = repository.held();
+        if unfinished > 0 || unnamed > 0 || repository.held() != Held::default() {
+            repositories
+                .insert(name.clone(), RepositoryUse { name: name.to_string(), bytes, unnamed, unfinished, bundles });
         }
     }
-    let repositories = unfinished.iter().filter_map(|(name, unfinished)| {
-        let Held { bytes, bundles } = look.repositories.get(name)?.held();
-        Some(RepositoryUse { name: name.to_string(), bytes, unfinished: *unfinished, bundles })
-    });
     let quotas = config.quotas.iter().map(|rule| {
         let Held { bytes, bundles } = look.repositories.held_below(&rule.prefix);
+        let below = || repositories.iter().filter(|(name, _)| rule.prefix.holds(name)).map(|(_, found)| found);
         QuotaUse {
             prefix: rule.prefix.to_string(),
             bytes,
-            unfinished: unfinished.iter().filter(|(name, _)| rule.prefix.holds(name)).map(|(_, bytes)| bytes).sum(),
+            unnamed: below().map(|found| found.unnamed).fold(0, u64::saturating_add),
+            unfinished: below().map(|found| found.unfinished).fold(0, u64::saturating_add),
             bytes_limit: rule.bytes,
             bundles,
             bundles_limit: rule.bundles,
         }
     });
-    Ok(StoreUse { repositories: repositories.collect(), quotas: quotas.collect() })
+    let quotas = quotas.collect();
+    Ok(StoreUse { repositories: repositories.into_values().collect(), quotas })
 }

@@ -32,6 +32,12 @@ impl Repository {
         blobs.chain(orphans).cloned().collect()
     }
 
+    /// The blobs that no manifest names, also where some manifest cannot be read.
+    pub(crate) fn unnamed_blobs(&self) -> Vec<BlobDigest> {
+        let content = self.read();
+        content.links.offered().filter(|digest| !content.links.is_named(digest)).cloned().collect()
+    }
+
     /// Whether nothing keeps a manifest.
     pub(crate) fn is_idle_manifest(&self, digest: &BlobDigest) -> bool {
         self.read().is_idle_orphan(digest)

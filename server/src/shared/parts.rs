@@ -2,7 +2,7 @@
 //!
 //! A session is a name that any of the servers can check: half of it is random, half is a seal over that and the repository's
 //! name by a key that the servers' database keeps. What a request brought is an object `uploads/<session>/<offset>`; the
-//! request that ends the session puts the parts together. The digest of the whole decides, so that two requests that write to one
+//! request that ends the session puts the parts together, and leaves `uploads/<session>/ended` for a day. The digest of the whole decides, so that two requests that write to one
 //! session at once can spoil it and nothing else.
 
 use std::collections::HashMap;
@@ -24,6 +24,9 @@ const KEY_NAME: &str = "upload-key";
 
 /// Where parts are.
 const FOLDER: &str = "uploads";
+
+/// What a session has when it has ended.
+const ENDED: &str = "ended";
 
 /// Digits of an offset in a key, so that keys are ordered as offsets are.
 const OFFSET_DIGITS: usize = 20;
@@ -73,12 +76,14 @@ impl Parts {
         Uuid::from_u64_pair(random, seal)
     }
 
-    /// What has come of a session, in order; its end is the last one's. Blocks.
-    pub(crate) fn of(&self, session: Uuid) -> io::Result<Vec<Part>> {
-        let folder = folder(session);
-        let mut parts: Vec<Part> = self
-            .objects
-            .list(&folder)?
+    /// What has come of a session, in order; its end is the last one's. `None` of one that has ended. Blocks.
+    pub(crate) fn of(&self, session: Uuid) -> io::Result<Option<Vec<Part>>> {
+        let (folder, ended) = (folder(session), ended(session));
+        let objects = self.objects.list(&folder)?;
+        if objects.iter().any(|(key, _)| *key == ended) {
+            return Ok(None);
+        }
+        let mut parts: Vec<Part> = objects
             .into_iter()
             .filter_map(|(key, size)| {
                 let offset = key.strip_prefix(&folder)?.strip_prefix('/')?.parse().ok()?;
@@ -86,7 +91,7 @@ impl Parts {
             })
             .collect();
         parts.sort_by_key(|part| part.offset);
-        Ok(contiguous(parts))
+        Ok(Some(contiguous(parts)))
     }
 
     /// Keeps a file as the part at an offset. Blocks.
@@ -106,27 +111,32 @@ impl Parts {
     /// there were. Blocks.
     pub(crate) fn expire(&self) -> io::Result<u64> {
         let before = SystemTime::now().checked_sub(ABANDONED_AFTER).unwrap_or(SystemTime::UNIX_EPOCH);
-        let mut sessions = HashMap::<Uuid, SystemTime>::new();
+        // With whether it was left unfinished.
+        let mut sessions = HashMap::<Uuid, (SystemTime, bool)>::new();
         self.objects.each(FOLDER, |key, _, written| {
             let session = key.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/')?.split('/').next());
             if let Some(session) = session.and_then(|session| Uuid::try_parse(session).ok()) {
-                let last = sessions.entry(session).or_insert(written);
+                let (last, is_unfinished) = sessions.entry(session).or_insert((written, true));
                 *last = written.max(*last);
+                *is_unfinished &= key != ended(session);
             }
             Ok(())
         })?;
-        let abandoned = sessions.into_iter().filter(|(_, last)| *last < before);
-        let mut ended = 0;
-        for (session, _) in abandoned {
-            self.remove(session)?;
-            ended += 1;
+        let mut unfinished = 0;
+        for (session, (_, is_unfinished)) in sessions.into_iter().filter(|(_, (last, _))| *last < before) {
+            self.objects.list(&folder(session))?.iter().try_for_each(|(key, _)| self.objects.delete(key))?;
+            unfinished += u64::from(is_unfinished);
         }
-        Ok(ended)
+        Ok(unfinished)
     }
 
-    /// Removes the parts of a session. Blocks.
-    pub(crate) fn remove(&self, session: Uuid) -> io::Result<()> {
-        self.objects.list(&folder(session))?.iter().try_for_each(|(key, _)| self.objects.delete(key))
+    /// Ends a session for good, on whichever server it is asked for, and removes its parts. Blocks.
+    pub(crate) fn end(&self, session: Uuid) -> io::Result<()> {
+        let ended = ended(session);
+        // First: what a request writes beside this one is not taken for a new beginning.
+        self.objects.put(&ended, Vec::new())?;
+        let objects = self.objects.list(&folder(session))?;
+        objects.iter().filter(|(key, _)| *key != ended).try_for_each(|(key, _)| self.objects.delete(key))
     }
 }
 
@@ -144,6 +154,10 @@ fn contiguous(parts: Vec<Part>) -> Vec<Part> {
         }
     }
     chain
+}
+
+fn ended(session: Uuid) -> String {
+    format!("{}/{ENDED}", folder(session))
 }
 
 fn folder(session: Uuid) -> String {

@@ -2,6 +2,9 @@
 
 use std::fs::File;
 use std::io::{self, Seek as _};
+use std::sync::Arc;
+
+use tempfile::NamedTempFile;
 
 use super::read::{copy, extract};
 use super::{Place, Trees, WITHIN, path_in_archive};
@@ -9,6 +12,9 @@ use crate::blobs::{Algorithm, BlobDigest, OpenBlob, hash_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::file_stamp::FileStamp;
 use crate::pool::Pool;
+
+/// What the debug file of a program is called behind the program's name.
+const PROGRAMS_DEBUG_FILE: [&str; 2] = [".debug", ".dbg"];
 
 /// Why a file of a tree is not had.
 #[derive(Debug, thiserror::Error)]
@@ -143,5 +149,41 @@ impl Trees {
             Ok(error) => error,
             Err(error) => TreeError::Unreadable { name, error },
         })
+    }
+
+    /// The package of split DWARF beside a file that lies there by itself (`app.dwp` beside `app` and `app.debug`), as a copy in the cache. None
+    /// where there is none, or none that can be read now.
+    pub(crate) async fn package(&self, pools: (&Pool, &Pool), place: &Place) -> Option<CachedFile> {
+        if !place.is_plain() {
+            return None;
+        }
+        let stems = std::iter::once(place.path.as_str())
+            .chain(PROGRAMS_DEBUG_FILE.iter().filter_map(|ending| place.path.strip_suffix(ending)));
+        for path in stems.map(|stem| format!("{stem}.dwp")) {
+            let (root, wanted) = (Arc::clone(&place.root), path.clone());
+            let Ok(Ok((_, stamp))) = pools.0.run(move || root.open_file(&wanted)).await else { continue };
+            let (root, name) = (Arc::clone(&place.root), place.root.name_of(&path));
+            let key = CacheKey::of(&format!("tree package:{name}:{stamp}"));
+            let write = move |to: &mut NamedTempFile| {
+                let is_same = || Ok::<_, io::Error>(root.open_file(&path)?.1 == stamp);
+                let (mut file, _) = root.open_file(&path)?;
+                let (sha256, _) = copy(&mut file, to.as_file_mut())?;
+                // Half of it may have been another file's.
+                match is_same()? {
+                    true => Ok(Note { sha256: BlobDigest::from_sha256(sha256).hex().to_owned(), headers: Vec::new() }),
+                    false => Err(io::Error::other("it is written to")),
+                }
+            };
+            match self.cache.make(pools, key, write).await {
+                Ok(file) if self.is_taken_down(&file.note.sha256) => {}
+                Ok(file) => return Some(file),
+                Err(error) => tracing::info!(file = name, %error, "a package of split DWARF is not read"),
+            }
+        }
+        None
+    }
+
+    fn is_taken_down(&self, sha256: &str) -> bool {
+        format!("sha256:{sha256}").parse().is_ok_and(|digest| self.taken_down.has(&digest))
     }
 }

@@ -294,6 +294,49 @@ async fn a_code_id_leads_to_the_symbol_file_of_its_module() {
     }
 }
 
+/// GNU ld writes the record of a PDB for `--build-id`, with no name in it.
+#[tokio::test]
+async fn a_program_whose_pdb_has_no_name_is_asked_for_by_its_own() {
+    if !has("x86_64-w64-mingw32-gcc") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("mbid.c"), folder.path().join("tree/mbid.exe"));
+    std::fs::create_dir(folder.path().join("tree")).unwrap();
+    std::fs::write(
+        &source,
+        "int called(int x) { return x * 3; }\nint main(int argc, char **argv) { return called(argc); }\n",
+    )
+    .unwrap();
+    let [from, to] = [&source, &program].map(|path| path.to_str().unwrap());
+    run("x86_64-w64-mingw32-gcc", &["-g", "-Wl,--build-id", from, "-o", to]);
+    let bytes = std::fs::read(&program).unwrap();
+    let parsed = symseal_artifact::ObjectFile::parse(&bytes).unwrap();
+    assert_eq!(parsed.pdb_reference().unwrap().path, b"");
+    let (code_id, symseal_module::DebugId::Pdb { guid, age }) = (parsed.code_id().unwrap(), parsed.debug_id().unwrap())
+    else {
+        panic!("no record of a PDB")
+    };
+    let hex: String = guid.iter().map(|byte| format!("{byte:02X}")).collect();
+    let to = format!("../../mbid.exe/{hex}{age:x}/mbid.exe.sym");
+    let bundled = Fixture::new().await;
+    publish(&bundled.server, folder.path(), "1", &[&program]).await;
+    let uploaded = Fixture::new().await;
+    upload(&uploaded, &program).await;
+    let no_redirect = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    for fixture in [&bundled, &uploaded] {
+        let path = format!("/symbols/mbid.exe/{code_id}/mbid.sym");
+        let found = no_redirect.get(fixture.server.url(&path)).send().await.unwrap();
+        assert_eq!(found.status(), StatusCode::FOUND);
+        assert_eq!(found.headers()[LOCATION].to_str().unwrap(), to);
+        let followed = fixture.get(&path).await;
+        assert_eq!(followed.status(), StatusCode::OK);
+        let followed = followed.text().await.unwrap();
+        assert_eq!(followed.lines().next().unwrap(), format!("MODULE windows x86_64 {hex}{age:x} mbid.exe"));
+        assert!(followed.contains(" called\n"), "{}", followed.lines().count());
+    }
+}
+
 /// What other people's `dump_syms` wrote of the same PDB.
 #[tokio::test]
 async fn the_frame_data_of_a_32_bit_pdb_becomes_stack_win_records() {

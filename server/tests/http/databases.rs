@@ -7,9 +7,11 @@ use crate::support::postgres::{PASSWORD, Postgres};
 use crate::support::programs::{has, publish, run};
 use crate::support::{self, Running, http};
 use reqwest::StatusCode;
+use symseal_builder::{SealOptions, seal_bundle};
 use symseal_bundle::LayoutDir;
 use symseal_registry::push;
 use symseal_seal::UtcSeconds;
+use symseal_sealer::{ArtifactKey, LogKey, TileLog};
 use symseal_server::tokens::{NewToken, Tokens};
 use symseal_server::{AccessConfig, Config, DatabaseUrl};
 
@@ -125,6 +127,73 @@ async fn a_push_that_the_database_cannot_record_is_told_to_come_again() {
     postgres.start_again();
     push(&layout, &digest, &server.reference("app:1"), &support::options()).await.unwrap();
     assert_eq!(status(server.url(&format!("/buildid/{ID}/debuginfo"))).await.0, StatusCode::OK);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_or_a_seal_that_the_database_cannot_record_changes_nothing() {
+    let Some(mut postgres) = Postgres::start() else { return };
+    if !has("gcc") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let database: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let server = Running::start_as(config(&root.path().join("data"), &database)).await;
+    let binary = program(root.path());
+    let layout = LayoutDir::create(root.path().join("layout")).unwrap();
+    let release = symseal_builder::Options { name: "app".into(), version: "1".into(), ..Default::default() };
+    let bundle = symseal_builder::SymbolBundleBuilder::new(release).add_path(&binary).build(&layout).unwrap().digest;
+    let at = |name: &str| root.path().join(name);
+    let (key, log_key) = (ArtifactKey::generate().unwrap(), LogKey::generate().unwrap());
+    let mut log = TileLog::create(&at("log"), "log.example".parse().unwrap(), log_key, &at("seen")).unwrap();
+    let seal = seal_bundle(&layout, &bundle, &key, &mut log, &SealOptions::default()).unwrap();
+    let options = symseal_registry::Options { tries: 1, ..support::options() };
+    push(&layout, &bundle, &server.reference("app:1"), &options).await.unwrap();
+    let (loose, loose_id) = (at("loose"), format!("{}2", &ID[..ID.len() - 1]));
+    let [from, to] = [at("app.c"), loose.clone()].map(|path| path.to_str().unwrap().to_owned());
+    run("gcc", &["-g", "-o", &to, &from, &format!("-Wl,--build-id=0x{loose_id}")]);
+    let put = http().put(server.url("/api/v1/symbols?name=loose")).body(std::fs::read(&loose).unwrap());
+    let put: serde_json::Value = put.send().await.unwrap().json().await.unwrap();
+    let all = [
+        (format!("/v2/app/manifests/{seal}"), format!("/v2/app/manifests/{seal}"), StatusCode::ACCEPTED),
+        (format!("/v2/app/manifests/{bundle}"), format!("/buildid/{ID}/debuginfo"), StatusCode::ACCEPTED),
+        (
+            format!("/api/v1/symbols/{}", put["manifest"].as_str().unwrap()),
+            format!("/buildid/{loose_id}/debuginfo"),
+            StatusCode::NO_CONTENT,
+        ),
+    ];
+    let recorded = async || {
+        let answer = http().get(server.url(&format!("/api/v1/bundles/{bundle}"))).send().await.unwrap();
+        answer.json::<serde_json::Value>().await.unwrap()["seal"].clone()
+    };
+    let before = recorded().await;
+    assert!(before.is_object(), "{before}");
+
+    postgres.stop();
+    for (path, seen, _) in &all {
+        let answer = http().delete(server.url(path)).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{path}");
+        assert!(answer.headers().contains_key("retry-after"), "{path}");
+        assert_eq!(status(server.url(seen)).await.0, StatusCode::OK, "{seen}");
+    }
+    // Nor is a seal seen that is not recorded.
+    let second = ArtifactKey::generate().unwrap();
+    let second = seal_bundle(&layout, &bundle, &second, &mut log, &SealOptions::default()).unwrap();
+    push(&layout, &bundle, &server.reference("app:1"), &options).await.unwrap_err();
+    assert_eq!(status(server.url(&format!("/v2/app/manifests/{second}"))).await.0, StatusCode::NOT_FOUND);
+
+    postgres.start_again();
+    let started = Instant::now();
+    while status(server.url("/readyz")).await.0 != StatusCode::OK {
+        assert!(started.elapsed() < Duration::from_secs(30), "the server does not recover");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(recorded().await, before);
+    for (path, seen, done) in &all {
+        assert_eq!(http().delete(server.url(path)).send().await.unwrap().status(), *done, "{path}");
+        assert_eq!(status(server.url(seen)).await.0, StatusCode::NOT_FOUND, "{seen}");
+    }
     server.stop().await;
 }
 

@@ -4,6 +4,7 @@
 mod bad_upstreams;
 mod behind_nginx;
 mod breakpad;
+mod companions;
 mod databases;
 mod debuginfod;
 mod described;

@@ -261,6 +261,11 @@ async fn what_uploads_have_brought_counts_until_they_end() {
     let end = format!("{three}?digest={}", Digest::of(&noise(400_000, 3)));
     assert_eq!(scene.http.put(end).send().await.unwrap().status(), StatusCode::CREATED);
     assert_eq!(scene.metric(&server, "symseal_quota_bytes_held{prefix=\"team\"}").await, 900_000);
+    // No manifest names them yet.
+    let config = scene.config();
+    let found = tokio::task::spawn_blocking(move || symseal_server::usage(&config)).await.unwrap().unwrap();
+    assert_eq!((found.quotas[0].bytes, found.quotas[0].unnamed, found.quotas[0].unfinished), (0, 900_000, 0));
+    assert_eq!((found.repositories[0].name.as_str(), found.repositories[0].unnamed), ("team/a", 900_000));
     assert_eq!(scene.push(&server, "team/b", &noise(100_000, 5)).await.status(), StatusCode::CREATED);
 }
 

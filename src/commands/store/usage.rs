@@ -15,7 +15,9 @@ use crate::output::outln;
   symseal store usage --data ./data --json
 
 Beside running servers, too. Bytes are those of a repository's manifests and of the blobs that they name, each counted once in a repository and again in
-another one; a disk, which has each blob once, may hold less. Unfinished are the bytes of uploads that have not ended, which count too until they do, are
+another one; a disk, which has each blob once, may hold less. Unnamed are the bytes of blobs that no manifest names: a running server counts those that came
+to it since its start until a manifest names them or they are collected, and says them within symseal_quota_bytes_held (/metrics); what a deletion left and what
+came before the start are among them too, and do not count. Unfinished are the bytes of uploads that have not ended, which count too until they do, are
 cancelled, or go (24 hours after their last byte). Quotas stand in the configuration ([[quotas]]). Exit status 1 when one is exceeded.")]
 pub struct Args {
     #[command(flatten)]
@@ -46,7 +48,7 @@ fn in_json(found: &StoreUse) -> serde_json::Value {
     let repositories: Vec<_> = found
         .repositories
         .iter()
-        .map(|it| json!({ "name": it.name, "bytes": it.bytes, "unfinished": it.unfinished, "bundles": it.bundles }))
+        .map(|it| json!({ "name": it.name, "bytes": it.bytes, "unnamed": it.unnamed, "unfinished": it.unfinished, "bundles": it.bundles }))
         .collect();
     let quotas: Vec<_> = found
         .quotas
@@ -55,6 +57,7 @@ fn in_json(found: &StoreUse) -> serde_json::Value {
             json!({
                 "prefix": it.prefix,
                 "bytes": it.bytes,
+                "unnamed": it.unnamed,
                 "unfinished": it.unfinished,
                 "bytes_limit": it.bytes_limit,
                 "bundles": it.bundles,
@@ -69,23 +72,33 @@ fn in_json(found: &StoreUse) -> serde_json::Value {
 fn table(found: &StoreUse) {
     let names = found.repositories.iter().map(|it| it.name.len()).chain(found.quotas.iter().map(|it| it.prefix.len()));
     let width = names.chain([10]).max().unwrap_or(10);
-    outln!("{:width$}  {:>20}  {:>20}  {:>8}", "repository", "bytes", "unfinished", "bundles");
+    outln!("{:width$}  {:>20}  {:>20}  {:>20}  {:>8}", "repository", "bytes", "unnamed", "unfinished", "bundles");
     for it in &found.repositories {
-        outln!("{:width$}  {:>20}  {:>20}  {:>8}", it.name, it.bytes, it.unfinished, it.bundles);
+        outln!("{:width$}  {:>20}  {:>20}  {:>20}  {:>8}", it.name, it.bytes, it.unnamed, it.unfinished, it.bundles);
     }
     if found.quotas.is_empty() {
         outln!("there are no quotas");
         return;
     }
-    outln!("\n{:width$}  {:>20}  {:>20}  {:>20}  {:>8}  {:>8}", "quota", "bytes", "unfinished", "of", "bundles", "of");
+    outln!(
+        "\n{:width$}  {:>20}  {:>20}  {:>20}  {:>20}  {:>8}  {:>8}",
+        "quota",
+        "bytes",
+        "unnamed",
+        "unfinished",
+        "of",
+        "bundles",
+        "of"
+    );
     let limit = |limit: Option<u64>| limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string());
     for it in &found.quotas {
         let mark = if is_exceeded(it) { "  exceeded" } else { "" };
         let (bytes_limit, bundles_limit) = (limit(it.bytes_limit), limit(it.bundles_limit));
         outln!(
-            "{:width$}  {:>20}  {:>20}  {bytes_limit:>20}  {:>8}  {bundles_limit:>8}{mark}",
+            "{:width$}  {:>20}  {:>20}  {:>20}  {bytes_limit:>20}  {:>8}  {bundles_limit:>8}{mark}",
             it.prefix,
             it.bytes,
+            it.unnamed,
             it.unfinished,
             it.bundles
         );

@@ -50,7 +50,7 @@ pub(crate) struct Request {
     debug_id: Option<String>,
     #[serde(default)]
     code_id: Option<String>,
-    /// Name of the PE file that the code id is of.
+    /// Name of the PE file that the code id is of, or its path.
     #[serde(default)]
     code_file: Option<String>,
     /// Name of the PDB, by which other symbol servers have it.
@@ -120,6 +120,10 @@ struct Provenance {
     rekor_tile_ref: Option<String>,
     /// Digest of the file that the table was made of, where that came without a bundle.
     made_of: Option<String>,
+    /// Digests of the files that it refers to and that the table was made of as well: what dwz moved out, split DWARF.
+    made_with: Vec<String>,
+    /// Which of these were not to be had, for people.
+    lacks: Option<String>,
 }
 
 /// One frame: that of `symbolize --json`, and what it rests on.
@@ -152,6 +156,8 @@ impl Request {
             ApiError::new(StatusCode::BAD_REQUEST, "resolve-invalid", message)
         };
         let mut request: Self = serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
+        // Debuggers and dumps have the path by which the module was loaded.
+        request.code_file = request.code_file.map(|path| base_name(&path).to_owned());
         if request.debug_id.is_none() && request.code_id.is_none() {
             return Err(invalid("neither debug_id nor code_id".to_owned()));
         }
@@ -332,7 +338,7 @@ async fn find_by_image(
 /// What a PE file's PDB is called.
 fn pdb_of(image: &[u8]) -> Option<String> {
     let image = ObjectFile::parse(image).ok()?;
-    Some(base_name(&String::from_utf8_lossy(image.pdb_reference()?.path)).to_owned())
+    Some(base_name(&String::from_utf8_lossy(image.pdb_reference()?.path)).to_owned()).filter(|name| !name.is_empty())
 }
 
 /// What came of making a table of a file without a bundle.
@@ -407,7 +413,13 @@ fn resolve_made(request: &Request, id: DebugId, made: &MadeTable) -> Result<Vec<
         return write(request, Some(id), None, &Provenance::default(), Some(MissReason::DebugIdMismatch));
     }
     let digest = |hex: &str| Some(format!("sha256:{hex}"));
-    let provenance = Provenance { table: digest(&made.sha256), made_of: digest(&made.source), ..Provenance::default() };
+    let provenance = Provenance {
+        table: digest(&made.sha256),
+        made_of: digest(&made.source),
+        made_with: made.companions.iter().filter_map(|hex| digest(hex)).collect(),
+        lacks: Some(made.lacks.clone()).filter(|lacks| !lacks.is_empty()),
+        ..Provenance::default()
+    };
     write(request, Some(id), Some((&table, source, Proof::None)), &provenance, None)
 }
 
@@ -422,7 +434,7 @@ fn provenance(app: &App, table: &Candidate) -> (Provenance, bool) {
         table: Some(table.digest.to_string()),
         seal: sealed.as_ref().and_then(|by| by.dsse_ref.clone()),
         rekor_tile_ref: sealed.as_ref().and_then(|by| by.rekor_tile_ref.clone()),
-        made_of: None,
+        ..Provenance::default()
     };
     (provenance, sealed.is_some())
 }
@@ -490,10 +502,12 @@ fn json_of_frame(
         ResolverStep::LocalBundle if provenance.made_of.is_some() => ResolverStep::BinaryDebugInfo,
         step => step,
     };
+    // What is missing may have told of more functions, and by other names, than what is there: which of the frames are whole nobody can say.
+    let is_partial = known && provenance.lacks.is_some();
     json(&Frame {
         address,
         resolver,
-        quality: named.quality,
+        quality: if is_partial { named.quality.max(Quality::Function) } else { named.quality },
         proof: named.proof,
         approximate: named.approximate,
         folded: named.folded,
@@ -501,7 +515,7 @@ fn json_of_frame(
         table: provenance.table.as_deref().filter(|_| known),
         seal: provenance.seal.as_deref().filter(|_| known),
         frames: &named.frames,
-        reason: named.reason,
+        reason: if is_partial { Some(MissReason::NoDebugFile) } else { named.reason },
     })
 }
 
@@ -521,6 +535,10 @@ mod tests {
         assert_eq!((linux.id.unwrap().to_string().as_str(), linux.addresses), ("abcd", vec![Svma(16)]));
         let code = r#"{"platform":"windows","code_id":"5f3a1b2c1f000","code_file":"a.exe","addresses":[]}"#;
         assert_eq!(read(code).unwrap().id, None);
+        for path in ["a.exe", r"C:\\x\\a.exe", "/opt/x/a.exe"] {
+            let body = code.replace("a.exe", path);
+            assert_eq!(read(&body).unwrap().code_file.as_deref(), Some("a.exe"), "{path}");
+        }
         for text in [
             "",
             "[]",

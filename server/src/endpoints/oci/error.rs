@@ -118,6 +118,11 @@ impl OciError {
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self.code, Code::OverQuota | Code::TooLarge | Code::Unauthorized)
     }
+
+    /// Whether an upload whose last request is answered so has ended: what came is not wanted, or is wrong for good.
+    pub(super) fn ends_upload(&self) -> bool {
+        self.is_refusal() || matches!(self.code, Code::DigestInvalid)
+    }
 }
 
 impl IntoResponse for OciError {

@@ -27,7 +27,7 @@ fn content(app: &App, caller: &Caller, url: &str, alerts: Alerts<'_>) -> Markup 
     html! {
         h1 { "Debug symbols" }
         ul .figures {
-            li { (counted(bundles as u64, "bundle", "bundles")) }
+            li { (counted(bundles as u64, "bundle", "bundles")) @if !caller.may_read_all() { " that you may read" } }
             li { (counted(sealed as u64, "of them sealed", "of them sealed")) }
             @if caller.may_read_all() { li { (counted(app.debug_files.len() as u64, "debug id", "debug ids")) } }
         }
@@ -41,13 +41,16 @@ fn content(app: &App, caller: &Caller, url: &str, alerts: Alerts<'_>) -> Markup 
                 dd { code { "export DEBUGINFOD_URLS=" (url) } }
                 dt { "WinDbg, Visual Studio" }
                 dd { code { ".sympath srv*C:\\symbols*" (url) "/symbols" } }
+                @if app.access.asks_for_tokens() { (with_token(url)) }
                 dt { "A stack trace" }
                 dd { code { "symseal symbolize --remote HOST/REPOSITORY:TAG --debug-id ID ADDRESS" } }
             }
         }
         section {
             h2 { "Releases" }
-            @if first.is_empty() {
+            @if first.is_empty() && !caller.may_read_all() {
+                p { "There is nothing that " @if caller.showed_nothing() { "everybody" } @else { "your token" } " may read." }
+            } @else if first.is_empty() {
                 p { "Nothing was published yet: " code { "symseal publish FILES --name APP --version 1.0 --to HOST/REPOSITORY:TAG" } }
             } @else {
                 (releases_table("", &first))
@@ -65,6 +68,20 @@ fn content(app: &App, caller: &Caller, url: &str, alerts: Alerts<'_>) -> Markup 
                 }
             }
         }
+    }
+}
+
+/// How debuggers show a token. What is not found for want of one they believe to be nowhere, for a while.
+fn with_token(url: &str) -> Markup {
+    let with = format!("{url}/t/TOKEN");
+    html! {
+        dt { "With a token, which what is not for everybody takes" }
+        dd {
+            p { code { "DEBUGINFOD_HEADERS_FILE" } " names a file with the line " code { "Authorization: Bearer TOKEN" } ", or the token stands in the path:" }
+            code { "export DEBUGINFOD_URLS=" (with) }
+        }
+        dd { code { ".sympath srv*C:\\symbols*" (with) "/symbols" } }
+        dd { "Without it the answer is 404, which elfutils and gdb keep for ten minutes: " code { "rm -r ~/.cache/debuginfod_client" } " forgets it." }
     }
 }
 

@@ -182,9 +182,9 @@ fn frame_data(blobs: &BlobDirectory, platform: &str, module: &ModuleEntry) -> io
     PdbFile::parse(&bytes).map_or_else(|_| Ok(FrameTable::default()), |pdb| pdb.frame_data().map_err(invalid))
 }
 
-/// The debug file's name: a PE module's is its PDB.
+/// The debug file's name: a PE module's is its PDB. One with DWARF alone may have the record of a PDB without a name (GNU ld with `--build-id`).
 fn debug_file(module: &ModuleEntry) -> &str {
-    module.pdb.as_ref().map_or(&module.name, |pdb| &pdb.name)
+    module.pdb.as_ref().map(|pdb| pdb.name.as_str()).filter(|name| !name.is_empty()).unwrap_or(&module.name)
 }
 
 /// 302 to the symbol file of the module with this code id.
@@ -256,6 +256,7 @@ async fn redirection_to_made(
         let bytes = bytes.map(&blobs)?;
         let Ok(object) = ObjectFile::parse(&bytes) else { return Ok(None) };
         let pdb = object.pdb_reference().map(|pdb| base_name(&String::from_utf8_lossy(pdb.path)).to_owned());
+        let pdb = pdb.filter(|name| !name.is_empty());
         Ok(object.debug_id().cloned().map(|id| (id, pdb.unwrap_or(code_file))))
     };
     let (id, name) = app.making.run(read).await.ok()?.ok()??;

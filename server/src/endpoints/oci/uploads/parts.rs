@@ -19,13 +19,14 @@ use crate::quotas::Room;
 use crate::repositories::RepositoryName;
 use crate::shared::{Part, Parts, end};
 
-/// The parts so far, of a session that is one.
+/// The parts so far, of a session that is one and has not ended.
 async fn find(app: &App, parts: &Arc<Parts>, name: &RepositoryName, id: Uuid) -> Result<Vec<Part>, OciError> {
+    let unknown = || OciError::new(Code::BlobUploadUnknown, format!("{name} has no upload {id}: start a new one"));
     if !parts.is_session(name, id) {
-        return Err(OciError::new(Code::BlobUploadUnknown, format!("{name} has no upload {id}: start a new one")));
+        return Err(unknown());
     }
     let shared = Arc::clone(parts);
-    Ok(app.pool.run(move || shared.of(id)).await??)
+    app.pool.run(move || shared.of(id)).await??.ok_or_else(unknown)
 }
 
 pub(super) async fn get(app: &App, parts: &Arc<Parts>, name: &RepositoryName, id: Uuid) -> Result<Response, OciError> {
@@ -41,7 +42,7 @@ pub(super) async fn delete(
 ) -> Result<Response, OciError> {
     find(app, parts, name, id).await?;
     let shared = Arc::clone(parts);
-    app.pool.run(move || shared.remove(id)).await??;
+    app.pool.run(move || shared.end(id)).await??;
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
@@ -90,7 +91,7 @@ pub(super) async fn patch(
     let received = match received {
         Err(refused) if refused.is_refusal() => {
             let (shared, uploads) = (Arc::clone(parts), app.uploads.clone());
-            app.pool.run(move || uploads.cancel(&own).and_then(|()| shared.remove(id))).await??;
+            app.pool.run(move || uploads.cancel(&own).and_then(|()| shared.end(id))).await??;
             return Err(refused);
         }
         received => received,
@@ -152,20 +153,31 @@ pub(super) async fn put(
         Err(error) => Err(error),
     };
     let (shared, uploads, is_finished) = (Arc::clone(parts), app.uploads.clone(), finished.is_ok());
-    let is_given_up = finished.as_ref().is_err_and(OciError::is_refusal);
+    let is_given_up = finished.as_ref().is_err_and(OciError::ends_upload);
     let clean = move || {
         if !is_finished {
             uploads.cancel(&own)?;
-            return if is_given_up { shared.remove(id) } else { Ok(()) };
+            return if is_given_up { shared.end(id) } else { Ok(()) };
         }
         // The blob is acknowledged: parts that stay cost room alone.
-        if has_parts && let Err(error) = shared.remove(id) {
-            tracing::warn!(%id, %error, "the parts of a finished upload were not removed");
+        if has_parts {
+            end_finished(&shared, id);
         }
         Ok(())
     };
     app.pool.run(clean).await??;
+    if is_finished && !has_parts {
+        // Most uploads are one request: none of them waits for the object store once more.
+        let (app, shared) = (Arc::clone(app), Arc::clone(parts));
+        tokio::spawn(async move { app.pool.run(move || end_finished(&shared, id)).await });
+    }
     finished
+}
+
+fn end_finished(parts: &Parts, id: Uuid) {
+    if let Err(error) = parts.end(id) {
+        tracing::warn!(%id, %error, "a finished upload is not ended: it can be begun again, and its parts stay for a day");
+    }
 }
 
 fn without_range(request: &HeaderMap) -> HeaderMap {

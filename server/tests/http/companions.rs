@@ -1,0 +1,186 @@
+//! Tables of debug files that refer to other files: what dwz moved out, and split DWARF.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::foreign::text;
+use crate::support::programs::{has, output, run};
+use crate::support::upstreams::asking;
+use crate::support::{Running, http};
+use crate::trees::origins;
+
+const ID: &str = "abcdef0123456789abcdef0123456789abcdef01";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Its inlined functions are the same in each program, so dwz moves them out.
+const SHARED: &str = "
+struct pair { int first; long second; struct pair *next; };
+static inline __attribute__((always_inline)) int innermost(struct pair *pair) { return pair->first * (int)pair->second; }
+static inline __attribute__((always_inline)) int inlined(struct pair *pair) { return pair->next ? innermost(pair->next) + 3 : 7; }
+";
+
+fn compile(folder: &Path, compiler: &str, name: &str, id: &str, flags: &[&str]) {
+    let source = format!(
+        "{SHARED}int compute(struct pair *pair) {{ return inlined(pair) ^ {}; }}\nint main(int argc, char **argv) {{ struct pair pair = {{ argc, argc, 0 }}; return compute(&pair); }}\n",
+        name.len()
+    );
+    std::fs::write(folder.join(format!("{name}.cc")), source).unwrap();
+    let id = format!("-Wl,--build-id=0x{id}");
+    let (source, out) = (format!("{name}.cc"), name);
+    let built =
+        Command::new(compiler).current_dir(folder).args(["-O2", "-g", &id, "-o", out, &source]).args(flags).status();
+    assert!(built.unwrap().success());
+}
+
+/// Addresses in `compute`, with the functions there as LLVM reads them, the innermost first.
+fn expected(program: &Path) -> BTreeMap<String, Vec<String>> {
+    let symbols = output("nm", &["-S", text(program)]);
+    let line = symbols.lines().find(|line| line.contains("compute")).unwrap();
+    let mut numbers = line.split(' ').map(|number| u64::from_str_radix(number, 16).unwrap_or_default());
+    let (start, size) = (numbers.next().unwrap(), numbers.next().unwrap());
+    let addresses = start..start + size;
+    let named = |address: u64| {
+        let address = format!("{address:#x}");
+        let told = output("llvm-symbolizer", &["--output-style=GNU", "-f", "-i", "-C", "-e", text(program), &address]);
+        let functions = told.lines().step_by(2).map(|name| name.split('(').next().unwrap().to_owned());
+        (address, functions.collect())
+    };
+    addresses.map(named).collect()
+}
+
+async fn resolve(server: &Running, addresses: &BTreeMap<String, Vec<String>>) -> Value {
+    let addresses: Vec<&String> = addresses.keys().collect();
+    let body = json!({ "platform": "linux", "debug_id": ID, "addresses": addresses });
+    let answer = http().post(server.url("/api/v1/resolve")).json(&body).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    answer.json().await.unwrap()
+}
+
+fn functions(answer: &Value) -> BTreeMap<String, Vec<String>> {
+    let of = |frame: &Value| {
+        let functions = frame["frames"].as_array().unwrap().iter();
+        let functions = functions.map(|frame| {
+            let name = frame["function"].as_str().unwrap_or_default();
+            name.split('(').next().unwrap().to_owned()
+        });
+        (frame["address"].as_str().unwrap().to_owned(), functions.collect())
+    };
+    answer["frames"].as_array().unwrap().iter().map(of).collect()
+}
+
+/// Waits until the module has names.
+async fn named(server: &Running, addresses: &BTreeMap<String, Vec<String>>) -> Value {
+    let started = Instant::now();
+    loop {
+        let answer = resolve(server, addresses).await;
+        if answer["reason"].is_null() {
+            return answer;
+        }
+        assert!(started.elapsed() < PATIENCE, "{answer}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[track_caller]
+fn check_partial(answer: &Value, told: &str) {
+    let lacks = answer["provenance"]["lacks"].as_str().unwrap_or_default();
+    assert!(lacks.contains(told), "{answer}");
+    for frame in answer["frames"].as_array().unwrap() {
+        assert_eq!((&frame["quality"], &frame["reason"]), (&json!("function"), &json!("no-debug-file")), "{frame}");
+    }
+}
+
+#[track_caller]
+fn check_whole(answer: &Value, expected: &BTreeMap<String, Vec<String>>) {
+    assert_eq!(&functions(answer), expected, "{answer}");
+    assert_eq!(answer["provenance"]["lacks"], Value::Null);
+    assert_eq!(answer["provenance"]["made_with"].as_array().unwrap().len(), 1, "{answer}");
+    for frame in answer["frames"].as_array().unwrap() {
+        assert!(frame["reason"].is_null(), "{frame}");
+    }
+}
+
+/// Programs from which dwz moved what they have in common to `common`; what LLVM says before that, as it reads dwz's files wrongly.
+fn moved(folder: &Path) -> Option<BTreeMap<String, Vec<String>>> {
+    if ["g++", "dwz", "llvm-symbolizer", "nm"].iter().any(|tool| !has(tool)) {
+        return None;
+    }
+    for (name, id) in [("app", ID), ("other", "abcdef0123456789abcdef0123456789abcdef02")] {
+        compile(folder, "g++", name, id, &["-gdwarf-4"]);
+    }
+    let expected = expected(&folder.join("app"));
+    let moved = Command::new("dwz").current_dir(folder).args(["-m", "common", "-M", "common", "app", "other"]).status();
+    assert!(moved.unwrap().success());
+    Some(expected)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_dwz_moved_out_is_found_by_its_build_id_wherever_it_lies() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let Some(expected) = moved(folder.path()) else { return };
+    assert!(expected.values().any(|functions| functions.len() == 3), "{expected:?}");
+    for name in ["with", "without"] {
+        std::fs::create_dir(at(name)).unwrap();
+        std::fs::copy(at("app"), at(name).join("app")).unwrap();
+    }
+    std::fs::create_dir(at("with/elsewhere")).unwrap();
+    std::fs::copy(at("common"), at("with/elsewhere/any name")).unwrap();
+
+    let server = Running::start_with(&at("data"), &origins(&[&at("with")])).await;
+    let started = Instant::now();
+    let mut answer = named(&server, &expected).await;
+    // The scan may show the one before the other.
+    while answer["provenance"]["lacks"].is_string() && started.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        answer = named(&server, &expected).await;
+    }
+    check_whole(&answer, &expected);
+
+    // Not to be had: then that is said. Uploaded, it is there for the next who asks.
+    let second = Running::start_with(&at("second"), &origins(&[&at("without")])).await;
+    check_partial(&named(&second, &expected).await, "supplementary file common");
+    let put = http().put(second.url("/api/v1/symbols?name=common")).body(std::fs::read(at("common")).unwrap());
+    assert_eq!(put.send().await.unwrap().status(), StatusCode::CREATED);
+    check_whole(&named(&second, &expected).await, &expected);
+    second.stop().await;
+
+    // Both from another server.
+    let third = Running::start_with(&at("third"), &asking(&[server.url("")])).await;
+    check_whole(&named(&third, &expected).await, &expected);
+    third.stop().await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_package_of_split_dwarf_is_found_beside_its_program_and_a_skeleton_alone_says_so() {
+    if ["g++", "dwp", "llvm-symbolizer", "nm"].iter().any(|tool| !has(tool)) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    // The code is the same with and without.
+    compile(folder.path(), "g++", "app", ID, &["-gdwarf-4"]);
+    let expected = expected(&at("app"));
+    compile(folder.path(), "g++", "app", ID, &["-gdwarf-4", "-gsplit-dwarf"]);
+    assert!(expected.values().any(|functions| functions.len() == 3), "{expected:?}");
+    let packed = Command::new("dwp").current_dir(folder.path()).args(["-e", "app", "-o", "packed"]).status();
+    assert!(packed.unwrap().success());
+    let tree = at("tree");
+    std::fs::create_dir(&tree).unwrap();
+    run("objcopy", &["--only-keep-debug", text(&at("app")), text(&tree.join("app.debug"))]);
+
+    let server = Running::start_with(&at("data"), &origins(&[&tree])).await;
+    check_partial(&named(&server, &expected).await, "skeleton-only");
+    // Another build's is not taken.
+    std::fs::copy(at("app"), tree.join("app.dwp")).unwrap();
+    check_partial(&named(&server, &expected).await, "skeleton-only");
+    std::fs::copy(at("packed"), tree.join("app.dwp")).unwrap();
+    check_whole(&named(&server, &expected).await, &expected);
+    server.stop().await;
+}
