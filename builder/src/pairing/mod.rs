@@ -7,6 +7,7 @@ mod choose;
 mod contradiction;
 mod debug_link;
 mod elf;
+mod machines;
 mod macho;
 mod same_build;
 mod split;

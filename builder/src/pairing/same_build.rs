@@ -58,7 +58,7 @@ fn is_same_description(first: &ObjectFile<'_>, second: &ObjectFile<'_>) -> bool 
     [DEBUG].into_iter().chain(REFERRED).all(is_same)
 }
 
-fn slice<'d>(part: Part<'_>, bytes: &'d [u8]) -> Result<Option<ObjectFile<'d>>, BuildError> {
+pub(super) fn slice<'d>(part: Part<'_>, bytes: &'d [u8]) -> Result<Option<ObjectFile<'d>>, BuildError> {
     let parsed =
         ReleaseFile::parse(bytes).map_err(|source| BuildError::Artifact { place: part.file.place.clone(), source })?;
     Ok(match parsed {
@@ -85,7 +85,7 @@ fn stored_code<'d>(object: &ObjectFile<'d>) -> Vec<(u64, &'d [u8])> {
     code
 }
 
-fn code<'d>(object: &ObjectFile<'d>) -> Option<(Svma, &'d [u8])> {
+pub(super) fn code<'d>(object: &ObjectFile<'d>) -> Option<(Svma, &'d [u8])> {
     CODE.iter().find_map(|name| object.section(name)).filter(|(_, bytes)| !bytes.is_empty())
 }
 
