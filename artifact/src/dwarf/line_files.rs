@@ -102,8 +102,7 @@ fn names<'s>(
     };
     let directories = header.include_directories().iter();
     for directory in directories {
-        if give((place.text)(directory.clone()).map(|directory| place.directory(directory)), Named::Directory).is_err()
-        {
+        if give((place.text)(*directory).map(|directory| place.directory(directory)), Named::Directory).is_err() {
             return;
         }
     }
