@@ -113,3 +113,77 @@ fn streams_and_sources_in_a_program_database_are_named() {
     assert!(sources.keys().any(|path| path.ends_with("types.natvis")), "{sources:?}");
     assert!(text.contains("EMBEDDED SOURCES"), "{text}");
 }
+
+#[test]
+fn directories_and_headers_without_code_types_in_other_files_and_run_paths_are_named_and_searched_for_homes() {
+    let (Some(clang), Some(gcc)) = (tool("clang"), tool("gcc")) else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    // Not below the other one: compilers differ in which of two maps that match they take.
+    let private = tempfile::tempdir().expect("a folder");
+    std::fs::write(private.path().join("unreleased_product.h"), "struct product { int secret; };\n").expect("a file");
+    let source = "#include \"unreleased_product.h\"\nint of(struct product *p) { return p->secret; }\n";
+    std::fs::write(at("a.c"), source).expect("a file");
+    let maps = [
+        format!("-ffile-prefix-map={}=/home/alice23/private", private.path().display()),
+        format!("-ffile-prefix-map={}=/build", dir.path().display()),
+    ];
+    let include = format!("-I{}", private.path().display());
+    let kinds: [&[&str]; 5] = [
+        &["-gdwarf-5"],
+        &["-gdwarf-4"],
+        &["-gdwarf-3"],
+        &["-gdwarf-5", "-fdebug-types-section"],
+        &["-gdwarf-4", "-fdebug-types-section"],
+    ];
+    for program in [&clang, &gcc] {
+        for flags in kinds {
+            let mut command = Command::new(program);
+            let source = at("a.c").display().to_string();
+            command.current_dir(&dir).args(["-shared", "-fPIC", "-o", "app.so", "-Wl,--build-id", &source, &include]);
+            run(command.args(&maps).args(flags));
+            let (json, text) = disclosed(dir.path(), "app.so");
+            has(&json["debug_paths"], "/home/alice23/private/unreleased_product.h");
+            assert!(!json["paths"].to_string().contains("alice23"), "it is a file without code: {json}");
+            assert_eq!(json["homes"][0]["directory"], "/home/alice23", "{program:?} {flags:?} {json}");
+            assert!(text.contains("HOME DIRECTORIES") && !text.contains("no home directories"), "{text}");
+            std::fs::remove_dir_all(at("app.so.bundle")).expect("gone");
+        }
+    }
+    // What looks for libraries at home, and nothing else of a home.
+    let run_paths = "-Wl,-rpath,$ORIGIN/../lib:/home/bob/lib";
+    for kind in ["-Wl,--enable-new-dtags", "-Wl,--disable-new-dtags"] {
+        let mut command = Command::new(&gcc);
+        command.current_dir(&dir).args(["-shared", "-fPIC", "-o", "app.so", "-Wl,--build-id", "a.c", &include]);
+        run(command.args([run_paths, kind]));
+        let (json, text) = disclosed(dir.path(), "app.so");
+        assert_eq!(json["run_paths"], serde_json::json!(["$ORIGIN/../lib", "/home/bob/lib"]));
+        assert_eq!(json["homes"][0]["directory"], "/home/bob");
+        assert!(text.contains("run paths"), "{text}");
+        std::fs::remove_dir_all(at("app.so.bundle")).expect("gone");
+    }
+}
+
+#[test]
+fn files_that_only_split_type_units_name_are_told() {
+    let (Some(clang), Some(gcc)) = (tool("clang"), tool("gcc")) else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("in")).expect("a folder");
+    std::fs::create_dir(at("private")).expect("a folder");
+    std::fs::write(at("private/types.h"), "struct product { int secret; };\n").expect("a file");
+    std::fs::write(at("a.cc"), "#include \"types.h\"\nint of(product *p) { return p->secret; }\n").expect("a file");
+    let (map, include) = (
+        format!("-ffile-prefix-map={}=/home/alice23", at("private").display()),
+        format!("-I{}", at("private").display()),
+    );
+    for program in [&clang, &gcc] {
+        let flags = ["-gdwarf-5", "-gsplit-dwarf", "-fdebug-types-section", "-fPIC", "-c", "a.cc", "-o", "in/a.o"];
+        run(Command::new(program).current_dir(&dir).args(flags).args([&map, &include]));
+        run(Command::new(program).current_dir(&dir).args(["-shared", "-Wl,--build-id", "in/a.o", "-o", "in/a.so"]));
+        std::fs::remove_file(at("in/a.o")).expect("gone");
+        let (json, _) = disclosed(dir.path(), "in");
+        has(&json["debug_paths"], "/home/alice23/types.h");
+        std::fs::remove_dir_all(at("in.bundle")).expect("gone");
+    }
+}

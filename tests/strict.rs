@@ -83,3 +83,14 @@ fn inputs_that_contradict_each_other_fail_with_status_2_and_a_report_of_all_of_t
     assert_eq!(shown.lines().filter(|line| line.contains("both claim to be the executable file of")).count(), 2);
     assert!(!output.exists());
 }
+
+#[test]
+fn a_pattern_that_left_out_nothing_is_warned_of() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let Some((binary, debug)) = pair(dir.path(), "app", "aa01020304") else { return };
+    let patterns = ["--exclude", "/nowhere/sub/", "--exclude", "*.debug"];
+    let told = build(&[&binary, &debug], &dir.path().join("bundle"), &[&patterns[..], &["--dry-run"]].concat());
+    let shown = told.refused(1, &["1 unpaired file"]).stdout;
+    assert!(shown.contains("warning: --exclude /nowhere/sub/ matched nothing"), "{shown}");
+    assert!(!shown.contains("*.debug matched nothing"), "{shown}");
+}

@@ -130,6 +130,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn build_paths(&self) -> Vec<Cow<'d, [u8]>> {
         Vec::new()
     }
+    /// Where the loader looks for libraries, one directory each.
+    fn run_paths(&self) -> Vec<&'d [u8]> {
+        Vec::new()
+    }
     fn pdb_reference(&self) -> Option<PdbReference<'d>> {
         None
     }

@@ -50,6 +50,7 @@ mod proportion;
 mod release_file;
 mod scripts;
 mod sniff;
+mod source_files;
 mod stream;
 mod symbols;
 mod text;
@@ -72,6 +73,7 @@ pub use pdb::{BuildRecords, FrameData, FrameKind, FrameRule, FrameTable, PdbFile
 pub use portable_pdb::PortablePdb;
 pub use release_file::ReleaseFile;
 pub use sniff::{FileKind, SNIFF_BYTES, sniff};
+pub use source_files::{pdb_source_files, source_files};
 pub use stream::{
     Checksum, DebugFiles, FunctionStream, SourceFile, StreamStatistics, functions, functions_at, functions_on,
     is_damaged_unit, pdb_functions,

@@ -348,16 +348,22 @@ impl<'d> ObjectFile<'d> {
         self.headers().build_paths().iter().map(|path| crate::escaped(path).into_owned()).collect()
     }
 
-    /// What the file tells of its build beside paths: compilers and their options, macros, whole source files, Go's build settings. What is of
+    /// What the file tells of its build: files and directories of line tables, run paths, compilers and their options, macros, whole source files, Go's build settings. What is of
     /// these kinds and is not read is named.
     pub fn build_texts(&self) -> crate::BuildTexts {
         let headers = self.headers();
         let pieces: Vec<&[u8]> = headers.loaded().into_iter().map(|(_, bytes)| bytes).collect();
-        let sections = ["info", "str", "line_str", "macro", "macinfo", "info.dwo", "str.dwo", "macro.dwo"];
-        let bytes = sections.iter().filter_map(|name| self.debug_section(name)).map(|section| section.len() as u64);
+        let sections = ["info", "str", "line", "line_str", "macro", "macinfo"];
+        let split = ["info.dwo", "str.dwo", "line.dwo", "macro.dwo"];
+        let bytes = sections
+            .iter()
+            .chain(&split)
+            .filter_map(|name| self.debug_section(name))
+            .map(|section| section.len() as u64);
         let loaded = pieces.iter().map(|piece| piece.len() as u64);
         let mut gathering = crate::told::Gathering::of(bytes.chain(loaded).fold(0, u64::saturating_add));
         dwarf::build_texts(headers, &mut gathering);
+        headers.run_paths().into_iter().for_each(|path| gathering.run_path(path));
         for line in self.section(".GCC.command.line").map_or(&b""[..], |(_, bytes)| bytes).split(|byte| *byte == 0) {
             gathering.command_line(line);
         }
@@ -398,6 +404,11 @@ impl<'d> ObjectFile<'d> {
             let from = usize::try_from(svma.0.checked_sub(start)?).ok()?;
             bytes.get(from..from.checked_add(usize::try_from(length).ok()?)?)
         })
+    }
+
+    /// Whether a process has these bytes one after the other, at whatever address.
+    pub fn loads(&self, bytes: &[u8]) -> bool {
+        self.headers().loaded().into_iter().any(|(_, loaded)| memchr::memmem::find(loaded, bytes).is_some())
     }
 
     /// What an unwind table is compiled from. A section that cannot be decompressed is missing.

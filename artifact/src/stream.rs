@@ -27,7 +27,7 @@ pub struct FunctionStream {
     pub functions: Vec<FunctionRecord>,
     /// The texts that the records refer to.
     pub strings: Strings,
-    /// The source files that rows, calls and declarations name, by path.
+    /// The source files that rows, calls and declarations name, by path; [`source_files`](crate::source_files) gives those of whole line tables.
     pub sources: Vec<SourceFile>,
     /// How much of everything there was, and what was left out.
     pub statistics: StreamStatistics,
@@ -275,7 +275,7 @@ fn symbol_bytes(files: &[&dyn ObjectHeaders<'_>], mini: &[Elf<'_>]) -> u64 {
 }
 
 /// The DWARF that describes `binary`, in all its files.
-fn load_dwarf<'d>(
+pub(crate) fn load_dwarf<'d>(
     binary: &ObjectFile<'d>,
     with: &DebugFiles<'_, 'd>,
     threads: NonZeroUsize,

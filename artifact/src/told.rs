@@ -20,6 +20,11 @@ pub struct BuildTexts {
     pub command_lines: BTreeSet<String>,
     /// Macros with what they stand for (`.debug_macro`, `.debug_macinfo`).
     pub macros: BTreeSet<String>,
+    /// Files and directories that line tables and units name, whether or not code comes of them, and source files of program databases. Each is
+    /// joined to the directory that it is relative to.
+    pub debug_paths: BTreeSet<String>,
+    /// Where the loader looks for libraries (`DT_RPATH`, `DT_RUNPATH`, `LC_RPATH`), as the file has it; of several at once, each.
+    pub run_paths: BTreeSet<String>,
     /// Source files whose whole text is in the file, and its bytes: of DWARF 5 (`DW_LNCT_LLVM_source`) and of program databases.
     pub embedded_sources: BTreeMap<String, u64>,
     /// Lines of the record that Go's linker leaves: modules and build settings.
@@ -76,6 +81,19 @@ impl Gathering {
     pub(crate) fn macro_text(&mut self, text: &[u8]) {
         let text = self.text(text);
         self.texts.macros.extend(text);
+    }
+
+    /// Tables name the same few thousand paths a million times: only new ones take room.
+    pub(crate) fn debug_path(&mut self, path: &[u8]) {
+        let is_known = path.len() <= LONGEST && self.texts.debug_paths.contains(escaped(path).as_ref());
+        if !is_known && let Some(path) = self.text(path).filter(|path| !path.is_empty()) {
+            self.texts.debug_paths.insert(path);
+        }
+    }
+
+    pub(crate) fn run_path(&mut self, path: &[u8]) {
+        let path = self.text(path).filter(|path| !path.is_empty());
+        self.texts.run_paths.extend(path);
     }
 
     pub(crate) fn embedded_source(&mut self, path: &[u8], bytes: u64) {

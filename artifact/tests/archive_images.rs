@@ -43,6 +43,24 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     gzip.finish().expect("gzip")
 }
 
+/// As `pzstd` writes: a skippable frame with the next one's size, and a frame; here of blocks that are not
+/// compressed. (RFC 8878, 3.1.1 and 3.1.2)
+fn zstd_behind_a_frame_that_is_skipped(bytes: &[u8]) -> Vec<u8> {
+    const LARGEST: usize = 128 << 10;
+    // No checksum, a window of 128 KiB.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x38];
+    let blocks: Vec<&[u8]> = bytes.chunks(LARGEST).collect();
+    for (number, block) in (1..).zip(&blocks) {
+        let header = (block.len() as u32) << 3 | u32::from(number == blocks.len());
+        frame.extend(&header.to_le_bytes()[..3]);
+        frame.extend(*block);
+    }
+    let mut packed = vec![0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0];
+    packed.extend((frame.len() as u32).to_le_bytes());
+    packed.extend(frame);
+    packed
+}
+
 /// Blobs of a layout by their path.
 #[derive(Default, Clone)]
 struct Layout(BTreeMap<String, Vec<u8>>);
@@ -152,7 +170,7 @@ fn above() -> Vec<u8> {
 
 #[test]
 fn the_files_of_an_image_are_those_that_its_layers_leave() {
-    for pack in [gzip as fn(&[u8]) -> Vec<u8>, <[u8]>::to_vec] {
+    for pack in [gzip as fn(&[u8]) -> Vec<u8>, <[u8]>::to_vec, zstd_behind_a_frame_that_is_skipped] {
         let mut layout = Layout::default();
         let manifest = layout.image("amd64", &[below(), above()], pack);
         layout.index(&[manifest]);
@@ -166,6 +184,37 @@ fn the_files_of_an_image_are_those_that_its_layers_leave() {
         assert_eq!((report.images.len(), report.images[0].files, report.files), (1, 3, 3));
         assert_eq!((report.images[0].platform.as_str(), &report.images[0].layers[..]), ("linux/amd64", &layers[..]));
     }
+}
+
+#[test]
+fn a_hard_link_keeps_the_file_whose_name_its_own_layer_hides_and_one_to_nothing_is_counted() {
+    let lowest = layer(&[("bin/a", "bytes of a")]);
+    for upper in [
+        [("bin/c", "c"), ("bin/b", "-> bin/a"), ("bin/.wh.a", "")],
+        [("bin/.wh.a", ""), ("bin/b", "-> bin/a"), ("bin/c", "c")],
+    ] {
+        let mut layout = Layout::default();
+        let chain = layer(&[("bin/b2", "-> bin/b"), ("bin/.wh.b", "")]);
+        let two = layout.image("amd64", &[lowest.clone(), layer(&upper)], gzip);
+        let three = layout.image("arm64", &[lowest.clone(), layer(&upper), chain], gzip);
+        for (image, name) in [(two, "bin/b"), (three, "bin/b2")] {
+            layout.index(&[image]);
+            let (members, report) = layout.read().expect("an image");
+            let found: BTreeMap<&str, _> =
+                members.iter().map(|(path, content)| (path.rsplit("!/").next().unwrap_or_default(), content)).collect();
+            let expected = [(name, &content(b"bytes of a")), ("bin/c", &content(b"c"))];
+            assert!(found.into_iter().eq(expected), "{members:?}");
+            assert_eq!(report.hard_links, 0);
+        }
+    }
+    let mut layout = Layout::default();
+    let image = layout.image("amd64", &[lowest, layer(&[("bin/lost", "-> bin/nowhere")])], gzip);
+    layout.index(&[image]);
+    let (members, report) = layout.read().expect("an image");
+    assert_eq!((paths(&members), report.hard_links), (vec!["bin/a"], 1));
+    let [link] = &report.hard_link_names[..] else { panic!("{report:?}") };
+    assert_eq!(link.path, "image!/linux/amd64!/bin/lost");
+    assert_eq!(link.target, "image!/linux/amd64!/bin/nowhere");
 }
 
 #[test]

@@ -35,11 +35,13 @@ pub enum BuildError {
         /// What is wrong.
         source: ArtifactError,
     },
-    /// An archive is damaged, or asks for more than the limits allow.
-    #[error(transparent)]
+    /// An archive is damaged, or asks for more than the limits allow; then with the option that allows more.
+    #[error("{source}{}", option(*limit))]
     Archive {
         /// What is wrong, with archive and member.
         source: ArchiveError,
+        /// The limit that can be set higher, by its name, where it is one.
+        limit: Option<&'static str>,
     },
     /// A file that was named is of a kind that bundles do not hold.
     #[error("{place}: expected {expected}, found {found}")]
@@ -160,6 +162,10 @@ impl BuildError {
 }
 
 /// The first pair, and how many more there are.
+fn option(limit: Option<&str>) -> String {
+    limit.map(|limit| format!(" (--archive-limit {limit}=NUMBER allows more)")).unwrap_or_default()
+}
+
 fn contradictory(conflicts: &[Conflict]) -> String {
     match conflicts {
         [] => "files contradict each other".to_owned(),

@@ -242,6 +242,7 @@ fn an_archive_beyond_the_limits_and_a_damaged_member_are_named() {
     let error = builder(std::slice::from_ref(&archive)).limits(limits).build_into(&layout).unwrap_err();
     assert!(matches!(error, BuildError::Archive { .. }), "{error}");
     assert!(error.to_string().contains("a.tar.gz") && error.to_string().contains("bare.so"), "{error}");
+    assert!(error.to_string().ends_with(" (--archive-limit members=NUMBER allows more)"), "{error}");
     assert!(!layout.exists(), "the spool and the layout are gone");
 
     let whole = std::fs::read(release.path("full.so")).unwrap();
@@ -522,4 +523,26 @@ fn of_two_members_with_one_path_the_later_counts_as_unpacking_leaves_it() {
     let found = report(&[archive]);
     assert_eq!(found.inputs.skipped.get("member that a later one of the same path replaces"), Some(&1));
     assert_eq!((found.modules.len(), found.inputs.archives[0].taken), (1, 1));
+}
+
+#[test]
+fn files_and_tars_of_zstandard_that_begin_with_a_frame_to_skip_are_unpacked() {
+    let (Some(release), Some(tar), Some(zstd)) = (Release::make(), tool("tar"), tool("zstd")) else { return };
+    let at = release.dir.path();
+    std::fs::create_dir(at.join("in")).unwrap();
+    run(&tar, &["-cf", text(&at.join("a.tar")), "-C", text(at), "full.so"]);
+    for name in ["a.tar", "split.so"] {
+        let packed = at.join("packed.zst");
+        run(&zstd, &["-q", "-f", text(&at.join(name)), "-o", text(&packed)]);
+        let frame = std::fs::read(&packed).unwrap();
+        // As pzstd begins its files: how long the next frame is.
+        let mut bytes = vec![0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0];
+        bytes.extend((frame.len() as u32).to_le_bytes());
+        bytes.extend(frame);
+        std::fs::write(at.join(format!("in/{name}.zst")), bytes).unwrap();
+    }
+    let found = builder(&[at.join("in")]).report().unwrap();
+    let mut names: Vec<&str> = found.modules.iter().map(|module| module.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["full.so", "split.so"], "{found:#?}");
 }

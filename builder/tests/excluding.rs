@@ -111,3 +111,21 @@ fn of_a_file_with_several_names_in_an_archive_the_other_names_may_be_left_out_an
     let found = report(&all, &["full.so", "other.so"]).unwrap();
     assert!(found.inputs.archives[0].passed_over.is_empty(), "{found:#?}");
 }
+
+#[test]
+fn a_pattern_that_ends_in_a_slash_leaves_out_directories_and_archives_alone() {
+    let (Some(release), Some(tar)) = (Release::make(), tool("tar")) else { return };
+    let at = |name: &str| release.path(name);
+    std::fs::create_dir_all(at("in/sub/sub")).unwrap();
+    std::fs::rename(at("bare.so"), at("in/sub/sub/bare.so")).unwrap();
+    std::fs::rename(at("full.so"), at("in/full.so")).unwrap();
+    run(&tar, &["-cf", text(&at("in/release.tar")), "-C", text(release.dir.path()), "split.so"]);
+    let inputs = [at("in")];
+    for glob in ["sub/", "in/sub/", "./in/sub", "./sub/"] {
+        let found = report(&inputs, &[glob]).unwrap();
+        assert_eq!((names(&found), found.inputs.excluded[glob]), (vec!["full.so", "split.so"], 1), "{glob}");
+    }
+    assert_eq!(names(&report(&inputs, &["release.tar/"]).unwrap()), ["bare.so", "full.so"]);
+    let found = report(&inputs, &["full.so/"]).unwrap();
+    assert_eq!((names(&found), found.inputs.excluded["full.so/"]), (vec!["bare.so", "full.so", "split.so"], 0));
+}

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::inputs::{builder, compile, report, run, tool};
+use crate::inputs::{SOURCE, builder, compile, report, run, tool};
 use symseal_artifact::{ObjectFile, PdbFile};
 use symseal_builder::{BuildError, Conflict};
 use symseal_bundle::FileRole;
@@ -385,4 +385,69 @@ fn which_of_two_lists_of_one_dsym_is_taken_does_not_depend_on_the_directories_ar
     let digests =
         [made("one", ["<plist>1</plist>", "<plist>2</plist>"]), made("two", ["<plist>2</plist>", "<plist>1</plist>"])];
     assert_eq!(digests[0], digests[1]);
+}
+
+#[test]
+fn a_boot_image_of_another_machine_with_the_hypervisors_own_id_is_told_and_the_build_goes_on() {
+    let (Some(cc), Some(objcopy), Some(strip), Some(ld)) = (tool("cc"), tool("objcopy"), tool("strip"), tool("ld"))
+    else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let text = |name: &str| at(name).to_str().unwrap().to_owned();
+    // As mkelf32 of Xen does: the loaded bytes of the 64-bit program, within a program for 32 bits, and the same build-id.
+    compile(&cc, dir.path(), "hypervisor", SOURCE, &["-g", "-Wl,--build-id=0xaa01020304"]);
+    run(&objcopy, &["-O", "binary", "-j", ".text", &text("hypervisor"), &text("loaded")]);
+    let section = ".data=.text,code,alloc,load,readonly,contents";
+    run(
+        &objcopy,
+        &[
+            "-I",
+            "binary",
+            "-O",
+            "elf32-i386",
+            "-B",
+            "i386",
+            "--rename-section",
+            section,
+            &text("loaded"),
+            &text("loaded.o"),
+        ],
+    );
+    std::fs::create_dir(at("boot")).unwrap();
+    let link = ["-m", "elf_i386", "--build-id=0xaa01020304", "-e", "0", "-o"];
+    let image = text("boot/hypervisor.32");
+    run(&ld, &[&link[..], &[&image, &text("loaded.o")]].concat());
+    run(&strip, &["-s", &image]);
+    let found = report(&[at("hypervisor"), at("boot/hypervisor.32")]);
+    let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((module.name.as_str(), found.mismatches.len(), found.conflicts.len()), ("hypervisor", 0, 0));
+    let [left_out] = found.superseded.as_slice() else { panic!("{found:#?}") };
+    assert!(left_out.place.ends_with("hypervisor.32") && left_out.by.ends_with("/hypervisor"), "{left_out:?}");
+    assert!(found.is_complete(), "{found:#?}");
+
+    // One that holds other code has the id by mistake.
+    std::fs::write(at("loaded"), [0x90; 64]).unwrap();
+    run(
+        &objcopy,
+        &[
+            "-I",
+            "binary",
+            "-O",
+            "elf32-i386",
+            "-B",
+            "i386",
+            "--rename-section",
+            section,
+            &text("loaded"),
+            &text("loaded.o"),
+        ],
+    );
+    run(&ld, &[&link[..], &[&image, &text("loaded.o")]].concat());
+    let found = report(&[at("hypervisor"), at("boot/hypervisor.32")]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert!(mismatch.debug_file.place.ends_with("hypervisor.32"), "{mismatch:?}");
+    assert!(mismatch.found.contains("another program of the same id"), "{mismatch:?}");
+    assert_eq!((found.modules.len(), found.conflicts.len()), (1, 0));
 }

@@ -363,3 +363,110 @@ fn a_build_gathers_what_its_line_tables_name_and_the_index_leads_there() {
         assert_eq!(report.mismatched[0].path, "/build/app/src/a.c");
     }
 }
+
+#[test]
+fn files_of_line_tables_without_code_are_gathered_and_reported_where_they_are_missing() {
+    let (Some(clang), Some(gcc)) = (tool("clang"), tool("gcc")) else { return };
+    let scene = Scene::new();
+    scene.file("root/types.h", b"struct product { int weight; };\n");
+    scene.file("root/tab.h", b"#define TABLE { 1, 2, 3 }\n");
+    scene.file("root/foo.y", b"int parse(struct product *p) { return p->weight + table[0]; }\n");
+    let generated = "#include \"types.h\"\n#include \"tab.h\"\nstatic volatile int table[] = TABLE;\n#line 1 \"foo.y\"\n\
+        int parse(struct product *p) { return p->weight + table[0]; }\n";
+    let source = scene.file("root/foo.c", generated.as_bytes());
+    let library = scene.path("foo.so");
+    let prefix = format!("-ffile-prefix-map={}=/b", scene.path("root").display());
+    for (compiler, version) in
+        [(&gcc, "-gdwarf-5"), (&gcc, "-gdwarf-4"), (&gcc, "-gdwarf-3"), (&clang, "-gdwarf-5"), (&clang, "-gdwarf-4")]
+    {
+        let flags = ["-g3", version, "-O1", "-shared", "-fPIC", "-nostdlib", "-Wl,--build-id=0xab01020304", &prefix];
+        let paths = ["-o", library.to_str().unwrap(), source.to_str().unwrap()];
+        run(compiler, &flags.into_iter().chain(paths).collect::<Vec<_>>());
+        let wanted = ["/b/foo.c", "/b/types.h"];
+        let mut options = SourceOptions { roots: vec![scene.path("root")], maps: vec!["/b=.".parse().unwrap()] };
+        let report = |options: &SourceOptions| {
+            builder(std::slice::from_ref(&library)).sources(options.clone()).build(&scene.layout).unwrap()
+        };
+        let built = report(&options);
+        let bundle = symseal_bundle::Bundle::open(scene.layout.clone(), Some(&built.digest)).unwrap();
+        let sources = Sources::of(&bundle).unwrap().remove(0);
+        let files: Vec<&str> = sources.table().files.iter().map(|file| file.path.as_str()).collect();
+        for path in wanted {
+            assert!(files.contains(&path), "{compiler:?} {version} {path}: {files:?}");
+        }
+        // A compiler names the file of a macro where it records macros.
+        assert!(compiler != &gcc || files.contains(&"/b/tab.h"), "{version} {files:?}");
+        let all = built.report.sources.unwrap();
+        assert!(all.not_found.iter().all(|path| !path.contains('<')), "{all:?}");
+        options.roots = vec![scene.path("outside")];
+        let missing = report(&options).report.sources.unwrap();
+        assert!(wanted.iter().all(|path| missing.not_found.iter().any(|found| found == path)), "{missing:?}");
+        assert_eq!(missing.statistics.files, 0);
+    }
+}
+
+#[test]
+fn every_file_that_a_program_database_has_a_checksum_of_is_gathered() {
+    let (Some(clang), Some(link)) = (tool("clang"), tool("lld-link")) else { return };
+    let scene = Scene::new();
+    let source = scene.file("root/a.c", b"int start(int x) { return x * 3; }\n#include \"b.h\"\n");
+    scene.file(
+        "root/b.h",
+        b"static inline int unused(int x) { return x; }\nint twice(int x) { return unused(x) * 2; }\n",
+    );
+    let (object, library) = (scene.path("a.obj"), scene.path("a.dll"));
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    run(&clang, &["--target=x86_64-windows-msvc", "-g", "-gcodeview", "-c", &text(&source), "-o", &text(&object)]);
+    // The code of the header is dropped, its file stays in the module's list.
+    run(
+        &link,
+        &[
+            "/dll",
+            "/debug",
+            "/noentry",
+            "/nodefaultlib",
+            "/export:start",
+            &text(&object),
+            &format!("/out:{}", text(&library)),
+        ],
+    );
+    let options = SourceOptions { roots: vec![scene.path("root")], maps: Vec::new() };
+    let database = scene.path("a.pdb");
+    for inputs in [vec![library, database.clone()], vec![database]] {
+        let report = builder(&inputs).sources(options.clone()).build(&scene.layout).unwrap().report.sources.unwrap();
+        assert_eq!((report.wanted, report.statistics.files, report.statistics.checked), (2, 2, 2), "{report:?}");
+    }
+}
+
+#[test]
+fn below_the_map_of_a_windows_path_letters_count_without_case_and_two_such_files_are_refused() {
+    let scene = Scene::new();
+    scene.file("root/src/foo.c", b"foo");
+    scene.file("root/Src/Main.c", b"main");
+    scene.file("root/src/exact.c", b"exact");
+    scene.file("root/src/EXACT.c", b"another");
+    scene.file("root/src/two.c", b"one");
+    scene.file("root/src/Two.c", b"other");
+    symlink(scene.path("outside"), scene.path("root/Out")).unwrap();
+    scene.file("outside/secret.c", b"SECRET");
+    let wanted = [
+        ("C:\\Proj\\Src\\Foo.c", None),
+        ("c:\\proj\\src\\main.C", None),
+        ("C:\\Proj\\src\\exact.c", None),
+        ("C:\\Proj\\src\\TWO.c", None),
+        ("C:\\Proj\\out\\Secret.c", None),
+        ("C:\\Proj\\src\\nothing.c", None),
+    ];
+    let gathered = scene.gather(&wanted, &["root"], &["C:\\Proj=."]);
+    let read = scene.read(&gathered);
+    let read: Vec<(&str, &[u8])> = read.iter().map(|(path, bytes, _)| (path.as_str(), bytes.as_slice())).collect();
+    assert_eq!(read, [(wanted[0].0, &b"foo"[..]), (wanted[2].0, b"exact"), (wanted[1].0, b"main")]);
+    let [refused] = gathered.report.refused.as_slice() else { panic!("{:?}", gathered.report) };
+    assert_eq!(refused.path, wanted[3].0);
+    assert!(refused.reason.contains("root/src/Two.c") && refused.reason.contains("root/src/two.c"), "{refused:?}");
+    // Nothing is told of what lies outside.
+    assert_eq!(gathered.report.not_found, [wanted[4].0, wanted[5].0]);
+    // Paths of other systems mean what they say.
+    let gathered = scene.gather(&[("/proj/Src/Foo.c", None)], &["root"], &["/proj=."]);
+    assert_eq!(gathered.report.not_found, ["/proj/Src/Foo.c"]);
+}

@@ -85,12 +85,15 @@ pub fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
         (b"\xed\xab\xee\xdb", ArchiveKind::Rpm),
         (b"\x1f\x8b\x08", ArchiveKind::Gzip),
         (b"\xfd7zXZ\x00", ArchiveKind::Xz),
-        (b"\x28\xb5\x2f\xfd", ArchiveKind::Zstd),
+        (ZSTD, ArchiveKind::Zstd),
         (b"BZh", ArchiveKind::Bzip2),
         (b"MSCF\0\0\0\0", ArchiveKind::Cab),
     ];
     let found = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, kind)| *kind);
     match found {
+        None if is_skippable_frame(head) => {
+            behind_skippable_frames(head).filter(|rest| rest.starts_with(ZSTD)).map(|_| ArchiveKind::Zstd)
+        }
         // "BZh" is text as well: the level and the first block's or the end's magic value follow.
         Some(ArchiveKind::Bzip2) if !is_bzip2(head) => None,
         Some(kind) => Some(kind),
@@ -114,7 +117,7 @@ pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a compound file, such as an installer package of Windows (.msi)"),
         (b"hsqs", "a SquashFS image, such as a snap"),
         (b"flatpak\0", "a Flatpak bundle"),
-        (b"\x04\x22\x4d\x18", "a file packed with LZ4"),
+        (LZ4, PACKED_WITH_LZ4),
         (b"\x02\x21\x4c\x18", "a file packed with LZ4 in its old format"),
         (b"LZIP\x01", "a file packed with lzip"),
         (b"\x89LZO\0\r\n\x1a\n", "a file packed with lzop"),
@@ -123,9 +126,34 @@ pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
     let known = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, name)| *name);
     // Cabinets that are read have four zero bytes there.
     let known = known.filter(|_| archive_kind(head).is_none());
+    let known = known.or_else(|| match behind_skippable_frames(head) {
+        _ if !is_skippable_frame(head) => None,
+        Some(rest) => rest.starts_with(LZ4).then_some(PACKED_WITH_LZ4),
+        None => Some("a file packed with Zstandard or LZ4 that begins with a long frame of something else"),
+    });
     known.or_else(|| {
         is_zip_behind_a_line(head).then_some("a zip archive behind a line that names its interpreter (such as .pyz)")
     })
+}
+
+const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
+const LZ4: &[u8] = b"\x04\x22\x4d\x18";
+const PACKED_WITH_LZ4: &str = "a file packed with LZ4";
+
+/// Whether a frame begins there that decoders skip, of Zstandard or of LZ4, which have them alike: all that `pzstd` writes begins so.
+/// (RFC 8878, 3.1.2; LZ4 Frame Format, "Skippable Frames")
+fn is_skippable_frame(head: &[u8]) -> bool {
+    matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
+
+/// What follows the skippable frames at the beginning; none where their end is beyond what is seen.
+fn behind_skippable_frames(head: &[u8]) -> Option<&[u8]> {
+    let mut rest = head;
+    while is_skippable_frame(rest) {
+        let length = rest.get(4..8)?.first_chunk().copied().map(u32::from_le_bytes)?;
+        rest = rest.get(8..)?.get(usize::try_from(length).ok()?..)?;
+    }
+    (rest.len() >= ZSTD.len()).then_some(rest)
 }
 
 /// The header of LZMA's own format: properties, size of the dictionary, size of what was packed or ones. There is no magic value, so that
@@ -222,6 +250,11 @@ mod tests {
             (b"\x1f\x8b\x08\0", Some(ArchiveKind::Gzip)),
             (b"\xfd7zXZ\0\0\x04", Some(ArchiveKind::Xz)),
             (b"\x28\xb5\x2f\xfd", Some(ArchiveKind::Zstd)),
+            (b"\x50\x2a\x4d\x18\x04\0\0\0size\x28\xb5\x2f\xfd", Some(ArchiveKind::Zstd)),
+            (b"\x5f\x2a\x4d\x18\0\0\0\0\x50\x2a\x4d\x18\x01\0\0\0x\x28\xb5\x2f\xfd", Some(ArchiveKind::Zstd)),
+            (b"\x50\x2a\x4d\x18\0\0\0\0\x04\x22\x4d\x18", None),
+            (b"\x50\x2a\x4d\x18\xff\xff\xff\xff\x28\xb5\x2f\xfd", None),
+            (b"\x50\x2a\x4d\x18\0\0", None),
             (b"BZh91AY&SY", Some(ArchiveKind::Bzip2)),
             (b"MSCF\0\0\0\0\x59", Some(ArchiveKind::Cab)),
             (b"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30", Some(ArchiveKind::Lzma)),
@@ -242,6 +275,10 @@ mod tests {
             (b"xar!\0\x1c", Some(".pkg")),
             (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0", Some(".msi")),
             (b"hsqs\x07", Some("snap")),
+            (b"\x50\x2a\x4d\x18\x01\0\0\0x\x04\x22\x4d\x18", Some("LZ4")),
+            (b"\x50\x2a\x4d\x18\xff\xff\xff\xff\x28\xb5\x2f\xfd", Some("Zstandard or LZ4")),
+            (b"\x50\x2a\x4d\x18\x01\0\0\0x\x28\xb5\x2f\xfd", None),
+            (b"\x50\x2a\x4d\x18\x01\0\0\0x text", None),
             (b"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\x01", None),
             (b"]\0\0\x81\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30", None),
             (b"#!/usr/bin/env python3\nPK\x03\x04", Some(".pyz")),

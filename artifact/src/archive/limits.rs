@@ -61,6 +61,24 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Which of these limits an error tells of, by its name in `docs/formats/inputs.md`; none where the bound is a fixed one, or the error
+    /// another.
+    pub fn exceeded(&self, error: &ArchiveError) -> Option<&'static str> {
+        let ArchiveError::Limit { limit, allowed, .. } = error else { return None };
+        let (name, own) = match limit {
+            LimitKind::Members => ("members", self.members),
+            LimitKind::MemberBytes => ("member-bytes", self.member_bytes),
+            LimitKind::TotalBytes => ("total-bytes", self.total_bytes),
+            LimitKind::Ratio => ("ratio", self.ratio),
+            LimitKind::PathBytes => ("path-bytes", self.path_bytes),
+            LimitKind::HeaderBytes => ("header-bytes", self.header_bytes),
+            LimitKind::WindowBytes => return None,
+        };
+        (own == *allowed).then_some(name)
+    }
+}
+
 /// The account of one reading, shared by all readers that are stacked on one another.
 pub(super) struct Account<'l> {
     pub(super) limits: &'l Limits,

@@ -15,8 +15,8 @@ pub struct ArchiveReport {
     pub symbolic_links: u64,
     /// Hard links: further names of a file that was visited under the name that has its bytes.
     pub hard_links: u64,
-    /// Those names, in the order of the archive, the first 64 MiB of their text; of images none, whose files are
-    /// visited under each name that they have in the end.
+    /// Those names, in the order of the archive, the first 64 MiB of their text; of images only those whose
+    /// file is nowhere in the image, as a file is visited under a name that it has in the end.
     pub hard_link_names: Vec<HardLink>,
     /// The names of symbolic links in tars and what they lead to, be it there or not, the first ones within the same bound.
     pub symbolic_link_names: Vec<HardLink>,

@@ -56,6 +56,11 @@ impl<'d> DwarfFiles<'d> {
         self.file(Self::SUPPLEMENTARY).filter(|file| !file.info.is_empty() || !file.str.is_empty())
     }
 
+    /// The files of split DWARF.
+    pub(crate) fn split(&self) -> impl Iterator<Item = &DwarfSections<'d>> {
+        self.files.iter().filter(|file| file.is_split)
+    }
+
     pub(crate) fn total_bytes(&self) -> u64 {
         self.files.iter().map(DwarfSections::total_bytes).fold(0, u64::saturating_add)
     }

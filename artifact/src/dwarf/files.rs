@@ -69,30 +69,54 @@ impl Files {
 
 /// Compilation directory, include directory and file name, joined as far as they are relative.
 pub(super) fn path<'s>(unit: &Unit<'s>, header: &LineProgramHeader<Slice<'s>>, number: u64) -> Option<Vec<u8>> {
-    // Numbers count from 1 before DWARF 5, where 0 says "no file".
-    if number == 0 && header.version() < 5 {
-        return None;
+    Place { comp_dir: unit.root.comp_dir, text: &|value| text(unit, value) }.path(header, number)
+}
+
+/// What the names of a table are relative to, and where their texts stand.
+pub(super) struct Place<'s, 't> {
+    pub(super) comp_dir: &'s [u8],
+    pub(super) text: &'t dyn Fn(AttributeValue<Slice<'s>>) -> Option<&'s [u8]>,
+}
+
+impl<'s> Place<'s, '_> {
+    pub(super) fn path(&self, header: &LineProgramHeader<Slice<'s>>, number: u64) -> Option<Vec<u8>> {
+        // Numbers count from 1 before DWARF 5, where 0 says "no file".
+        if number == 0 && header.version() < 5 {
+            return None;
+        }
+        let file = header.file(number)?;
+        let name = (self.text)(file.path_name())?;
+        let mut path = Vec::new();
+        if !is_absolute(name) {
+            let directory = header.directory(file.directory_index()).and_then(self.text);
+            path = self.directory(directory.unwrap_or_default());
+        }
+        push(&mut path, name);
+        Some(path)
     }
-    let file = header.file(number)?;
-    let name = text(unit, file.path_name())?;
-    let mut path = Vec::new();
-    if !is_absolute(name) {
-        let directory = header.directory(file.directory_index()).and_then(|value| text(unit, value));
-        let directory = directory.unwrap_or_default();
+
+    pub(super) fn directory(&self, directory: &[u8]) -> Vec<u8> {
+        let mut path = Vec::new();
         if !is_absolute(directory) {
-            path.extend_from_slice(unit.root.comp_dir);
+            path.extend_from_slice(self.comp_dir);
         }
         // Directory 0 is the compilation directory itself before DWARF 5.
-        if directory != unit.root.comp_dir || is_absolute(directory) {
+        if directory != self.comp_dir || is_absolute(directory) {
             push(&mut path, directory);
         }
+        path
     }
+}
+
+/// A name that a unit has, behind its compilation directory where it is relative.
+pub(super) fn joined(comp_dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = if is_absolute(name) { Vec::new() } else { comp_dir.to_vec() };
     push(&mut path, name);
-    Some(path)
+    path
 }
 
 /// The MD5 of the file, where the table has one for each file. (DWARF 5, 6.2.4.1)
-fn checksum(header: &LineProgramHeader<Slice<'_>>, number: u64) -> Option<Checksum> {
+pub(super) fn checksum(header: &LineProgramHeader<Slice<'_>>, number: u64) -> Option<Checksum> {
     if !header.file_has_md5() {
         return None;
     }

@@ -13,6 +13,7 @@ mod abbrev;
 mod compile_directories;
 mod dwarf_files;
 mod files;
+mod line_files;
 mod line_program;
 mod lines;
 mod names;
@@ -36,6 +37,7 @@ mod walk;
 
 pub(crate) use compile_directories::compile_directories;
 pub(crate) use dwarf_files::DwarfFiles;
+pub(crate) use line_files::{Named, each as each_line_file};
 pub(crate) use read::read;
 pub(crate) use selected::{Selected, read_selected};
 pub(crate) use split::{split_ids, split_kind, split_units};

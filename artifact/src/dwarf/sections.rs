@@ -33,6 +33,8 @@ pub(crate) struct DwarfSections<'d> {
     pub(crate) str: Cow<'d, [u8]>,
     pub(crate) line: Cow<'d, [u8]>,
     pub(crate) line_str: Cow<'d, [u8]>,
+    /// Tables without rows, of the files that split type units name.
+    pub(crate) line_dwo: Cow<'d, [u8]>,
     pub(crate) str_offsets: Cow<'d, [u8]>,
     pub(crate) addr: Cow<'d, [u8]>,
     pub(crate) ranges: Cow<'d, [u8]>,
@@ -79,13 +81,14 @@ impl<'d> DwarfSections<'d> {
             "abbrev.dwo",
             "str_offsets.dwo",
             "rnglists.dwo",
+            "line.dwo",
             "cu_index",
             "tu_index"
         ];
-        let [info, types, str, abbrev, str_offsets, rnglists, cu_index, tu_index] =
+        let [info, types, str, abbrev, str_offsets, rnglists, line_dwo, cu_index, tu_index] =
             loaded(headers, suffixes, threads, skipped);
         let none = Self::empty(headers.is_little_endian());
-        Self { is_split: true, info, types, abbrev, str, str_offsets, rnglists, cu_index, tu_index, ..none }
+        Self { is_split: true, info, types, abbrev, str, str_offsets, rnglists, line_dwo, cu_index, tu_index, ..none }
     }
 
     /// Of a file that is not there.
@@ -101,6 +104,7 @@ impl<'d> DwarfSections<'d> {
             str: Cow::default(),
             line: Cow::default(),
             line_str: Cow::default(),
+            line_dwo: Cow::default(),
             str_offsets: Cow::default(),
             addr: Cow::default(),
             ranges: Cow::default(),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::dwarf_files::DwarfFiles;
 use super::files;
+use super::line_files::{self, Seen};
 use super::unit::{AbbreviationTables, Unit};
 use super::value::Value;
 use crate::budget::Budget;
@@ -25,9 +26,13 @@ pub(crate) fn build_texts(headers: &dyn ObjectHeaders<'_>, into: &mut Gathering)
         seen: BTreeSet::new(),
     };
     let mut tables = AbbreviationTables::default();
-    let mut line_tables = BTreeSet::new();
-    for header in dwarf.units(&mut work).iter().filter(|header| header.type_unit.is_none()) {
+    let (mut line_tables, mut seen) = (BTreeSet::new(), Seen::default());
+    for header in &dwarf.units(&mut work) {
         let Ok(unit) = Unit::open(&dwarf, header, &mut tables, &mut work.budget) else { continue };
+        seen.of_unit(&unit, &mut |path, _| into.debug_path(path), &mut work);
+        if header.type_unit.is_some() {
+            continue;
+        }
         if let Some(offset) = unit.root.line_offset
             && line_tables.insert(offset)
         {
@@ -37,6 +42,12 @@ pub(crate) fn build_texts(headers: &dyn ObjectHeaders<'_>, into: &mut Gathering)
         for (name, value) in attributes {
             match (name, value) {
                 (gimli::DW_AT_producer, value) => into.producer(unit.text(value).unwrap_or_default()),
+                (gimli::DW_AT_name | gimli::DW_AT_dwo_name | gimli::DW_AT_GNU_dwo_name, value) => {
+                    let name = unit.text(value).unwrap_or_default();
+                    if work.budget.charge(name.len() as u64).is_ok() {
+                        into.debug_path(&files::joined(unit.root.comp_dir, name));
+                    }
+                }
                 (gimli::DW_AT_APPLE_flags, value) => into.command_line(unit.text(value).unwrap_or_default()),
                 (gimli::DW_AT_macros | gimli::DW_AT_GNU_macros, Value::Number(offset)) => {
                     told_whole(macros.read(&unit, offset, into, &mut work.budget), ".debug_macro", into);
@@ -47,6 +58,9 @@ pub(crate) fn build_texts(headers: &dyn ObjectHeaders<'_>, into: &mut Gathering)
                 _ => {}
             }
         }
+    }
+    for sections in dwarf.split() {
+        line_files::of_type_units(sections, &mut |path, _| into.debug_path(path), &mut work);
     }
     if work.budget.is_exhausted() {
         into.not_read("a part of the debug information: it takes more work than its size allows");

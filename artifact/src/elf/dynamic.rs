@@ -35,6 +35,48 @@ fn table<'d>(elf: &Elf<'d>) -> Option<(&'d [u8], &'d [u8])> {
     Some((symbols.get(..usize::try_from(length).ok()?)?, names.get(..names_length)?))
 }
 
+/// Where the loader looks for libraries, one directory each. A debug file keeps the header of the section, not its bytes.
+pub(super) fn run_paths<'d>(elf: &Elf<'d>) -> Vec<&'d [u8]> {
+    let Some((entries, names)) = run_path_tables(elf) else { return Vec::new() };
+    let word = if elf.is_64 { 8 } else { 4 };
+    let mut found = Vec::new();
+    for entry in entries.chunks_exact(2 * word) {
+        let fields = elf.fields(entry);
+        let (Some(tag), Some(at)) = (fields.word(0, elf.is_64), fields.word(word, elf.is_64)) else { break };
+        match tag {
+            gabi::DT_NULL => break,
+            gabi::DT_RPATH | gabi::DT_RUNPATH => {
+                let text = usize::try_from(at).ok().and_then(|at| names.get(at..));
+                let text = text.and_then(|text| text.get(..memchr::memchr(0, text)?)).unwrap_or_default();
+                found.extend(text.split(|byte| *byte == b':').filter(|path| !path.is_empty()));
+                // The loader takes one of each; a table may name one long text a million times.
+                if found.len() > MOST_RUN_PATHS {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// More directories than any loader is given.
+const MOST_RUN_PATHS: usize = 4096;
+
+/// The dynamic section's entries, and the texts that they name.
+fn run_path_tables<'d>(elf: &Elf<'d>) -> Option<(&'d [u8], &'d [u8])> {
+    if !elf.sections.is_empty() {
+        let section = elf.sections.iter().find(|section| section.kind == gabi::SHT_DYNAMIC)?;
+        let names = elf.sections.get(usize::try_from(section.link).ok()?)?;
+        return Some((section.bytes, names.bytes));
+    }
+    let entries = elf.segment_bytes(elf.segments.iter().find(|segment| segment.kind == gabi::PT_DYNAMIC)?)?;
+    let word = if elf.is_64 { 8 } else { 4 };
+    let mut values = entries.chunks_exact(2 * word);
+    let found = values.find(|entry| elf.fields(entry).word(0, elf.is_64) == Some(gabi::DT_STRTAB))?;
+    Some((entries, loaded_at(elf, elf.fields(found).word(word, elf.is_64)?)?))
+}
+
 /// How many symbols there are: the chain of the last bucket ends with the last symbol.
 fn gnu_hash_count(elf: &Elf<'_>, table: &[u8]) -> Option<u64> {
     let number = |at: u64| {

@@ -33,16 +33,20 @@ pub(crate) const PF_X: u32 = 1;
 /// The number of program headers stands in section 0.
 pub(crate) const PN_XNUM: u16 = 0xffff;
 
+pub(crate) const DT_NULL: u64 = 0;
 pub(crate) const DT_HASH: u64 = 4;
 pub(crate) const DT_STRTAB: u64 = 5;
 pub(crate) const DT_SYMTAB: u64 = 6;
 pub(crate) const DT_STRSZ: u64 = 10;
+pub(crate) const DT_RPATH: u64 = 15;
+pub(crate) const DT_RUNPATH: u64 = 29;
 pub(crate) const DT_GNU_HASH: u64 = 0x6fff_fef5;
 
 pub(crate) const SHT_NULL: u32 = 0;
 pub(crate) const SHT_SYMTAB: u32 = 2;
 pub(crate) const SHT_RELA: u32 = 4;
 pub(crate) const SHT_NOTE: u32 = 7;
+pub(crate) const SHT_DYNAMIC: u32 = 6;
 pub(crate) const SHT_NOBITS: u32 = 8;
 pub(crate) const SHT_REL: u32 = 9;
 pub(crate) const SHT_DYNSYM: u32 = 11;

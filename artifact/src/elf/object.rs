@@ -1,7 +1,7 @@
 //! What [`ObjectHeaders`] asks, answered for ELF.
 
 use super::gabi::{self, PF_X, PT_LOAD, SHT_NOTE};
-use super::{Elf, Section, descriptors, links, loaded, notes, relocate, section, symbols, unwind};
+use super::{Elf, Section, descriptors, dynamic, links, loaded, notes, relocate, section, symbols, unwind};
 use crate::cursor::Cursor;
 use crate::descriptors::Descriptors;
 use crate::headers::ObjectHeaders;
@@ -191,6 +191,10 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         scripts::hold_inline_text(
             named.map(|section| (section::size_in_memory(self, section), || section::contents(self, section))),
         )
+    }
+
+    fn run_paths(&self) -> Vec<&'d [u8]> {
+        dynamic::run_paths(self)
     }
 
     fn go_build_id(&self) -> Option<&'d [u8]> {

@@ -3,8 +3,8 @@
 use super::exports::Export;
 use super::loader::{
     LC_DYLD_CHAINED_FIXUPS, LC_DYLD_EXPORTS_TRIE, LC_DYLD_INFO, LC_DYLD_INFO_ONLY, LC_ENCRYPTION_INFO,
-    LC_ENCRYPTION_INFO_64, LC_FUNCTION_STARTS, LC_SEGMENT, LC_SEGMENT_64, LC_SYMTAB, LC_UUID, MH_BUNDLE, MH_CORE,
-    MH_DSYM, MH_DYLIB, MH_DYLINKER, MH_EXECUTE, MH_FVMLIB, MH_KEXT_BUNDLE, MH_MAGIC, MH_MAGIC_64, MH_OBJECT,
+    LC_ENCRYPTION_INFO_64, LC_FUNCTION_STARTS, LC_RPATH, LC_SEGMENT, LC_SEGMENT_64, LC_SYMTAB, LC_UUID, MH_BUNDLE,
+    MH_CORE, MH_DSYM, MH_DYLIB, MH_DYLINKER, MH_EXECUTE, MH_FVMLIB, MH_KEXT_BUNDLE, MH_MAGIC, MH_MAGIC_64, MH_OBJECT,
     MH_PRELOAD,
 };
 use super::processor;
@@ -34,6 +34,8 @@ pub(crate) struct Macho<'d> {
     pub(super) symbol_names: &'d [u8],
     /// The exports trie; empty where there is none.
     pub(super) export_trie: &'d [u8],
+    /// `LC_RPATH`.
+    pub(crate) run_paths: Vec<&'d [u8]>,
     /// `LC_FUNCTION_STARTS`; empty where there is none.
     pub(super) function_starts: &'d [u8],
     /// Where the chains of pointers start that the loader sets; empty where there are none.
@@ -71,6 +73,7 @@ impl<'d> Macho<'d> {
             symbols: &[],
             symbol_names: &[],
             export_trie: &[],
+            run_paths: Vec::new(),
             function_starts: &[],
             chained_fixups: &[],
             encrypted: 0..0,
@@ -160,6 +163,12 @@ impl<'d> Macho<'d> {
             }
             // A dSYM file has tables of its own alone; what else it names is in the binary.
             _ if self.file_type == MH_DSYM => {}
+            LC_RPATH => {
+                // It ends at a zero byte, or with the command. One that is damaged says nothing of the code.
+                let at = fields.u32(8).and_then(|at| usize::try_from(at).ok());
+                let text = at.and_then(|at| command.get(at..)).unwrap_or_default();
+                self.run_paths.extend(text.split(|byte| *byte == 0).next().filter(|text| !text.is_empty()));
+            }
             LC_FUNCTION_STARTS => {
                 self.function_starts = self.link_edit("the function starts", u32_at(8)?, u32_at(12)?.into())?;
             }

@@ -35,6 +35,7 @@ pub(crate) const LC_SEGMENT: u32 = 0x1;
 pub(crate) const LC_SYMTAB: u32 = 0x2;
 pub(crate) const LC_SEGMENT_64: u32 = 0x19;
 pub(crate) const LC_UUID: u32 = 0x1b;
+pub(crate) const LC_RPATH: u32 = 0x8000_001c;
 pub(crate) const LC_ENCRYPTION_INFO: u32 = 0x21;
 pub(crate) const LC_DYLD_INFO: u32 = 0x22;
 pub(crate) const LC_DYLD_INFO_ONLY: u32 = 0x8000_0022;

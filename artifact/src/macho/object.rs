@@ -188,6 +188,10 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
         self.stab_paths()
     }
 
+    fn run_paths(&self) -> Vec<&'d [u8]> {
+        self.run_paths.clone()
+    }
+
     fn object_map_count(&self) -> u64 {
         if self.has_debug_section("info") { 0 } else { self.object_files() }
     }

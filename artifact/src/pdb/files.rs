@@ -81,7 +81,7 @@ impl Files {
     }
 }
 
-fn checksum(kind: u8, bytes: &[u8]) -> Option<Checksum> {
+pub(super) fn checksum(kind: u8, bytes: &[u8]) -> Option<Checksum> {
     match kind {
         kind::MD5 => bytes.try_into().ok().map(Checksum::Md5),
         kind::SHA1 => bytes.try_into().ok().map(Checksum::Sha1),

@@ -4,8 +4,10 @@ use super::build_records::BuildRecords;
 use super::header::{DbiHeader, is_fastlink, u32_at};
 use super::pages::Pages;
 use super::read::PdbReader;
+use crate::budget::Budget;
 use crate::error::{malformed, truncated};
 use crate::symbols::FunctionSymbol;
+use crate::work::Work;
 use crate::{Arch, ArtifactError};
 use pdb2::{PDB, StreamIndex};
 use std::collections::BTreeSet;
@@ -98,10 +100,13 @@ impl<'d> PdbFile<'d> {
         self.is_stripped
     }
 
-    /// The named streams, and the source files among them.
+    /// The named streams, the source files among them, and the paths of all source files.
     pub fn build_texts(&self) -> crate::BuildTexts {
         let mut gathering = crate::told::Gathering::of(self.bytes());
         super::streams::named_streams(self, &mut gathering);
+        let mut work = Work::new();
+        work.budget = Budget::for_bytes(self.bytes());
+        PdbReader::source_files(self, &mut |path, _| gathering.debug_path(path), &mut work);
         gathering.texts
     }
 

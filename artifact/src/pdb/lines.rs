@@ -29,6 +29,23 @@ pub(crate) fn subsections(bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
+/// The files of a subsection of checksums: offset in the string table, kind and bytes of each one's checksum.
+pub(super) fn files(content: &[u8]) -> impl Iterator<Item = (u32, u8, &[u8])> {
+    let mut rest = content;
+    std::iter::from_fn(move || {
+        let entry = file(rest)?;
+        let behind = (6 + entry.2.len()).next_multiple_of(4);
+        rest = rest.get(behind..).unwrap_or_default();
+        Some(entry)
+    })
+}
+
+/// The entry at the beginning.
+fn file(entry: &[u8]) -> Option<(u32, u8, &[u8])> {
+    let (length, kind) = (usize::from(*entry.get(4)?), *entry.get(5)?);
+    Some((u32_at(entry, 0)?, kind, entry.get(6..6 + length)?))
+}
+
 /// Columns follow the lines of a block.
 const HAVE_COLUMNS: u16 = 1;
 /// Inlined functions list further files each.
@@ -168,9 +185,7 @@ impl ModuleLines {
 
     /// Offset in the string table, kind and bytes of the checksum of the file at this offset.
     pub(crate) fn file(&self, at: u32) -> Option<(u32, u8, &[u8])> {
-        let entry = self.checksums.get(usize::try_from(at).ok()?..)?;
-        let (length, kind) = (usize::from(*entry.get(4)?), *entry.get(5)?);
-        Some((u32_at(entry, 0)?, kind, entry.get(6..6 + length)?))
+        file(self.checksums.get(usize::try_from(at).ok()?..)?)
     }
 
     /// Blocks that overlap the range, by start.

@@ -2,21 +2,21 @@
 
 use super::addresses::Addresses;
 use super::cross::CrossModule;
-use super::files::Files;
+use super::files::{Files, PATH, checksum};
 use super::identity::PdbFile;
-use super::lines::ModuleLines;
+use super::lines::{self, ModuleLines};
 use super::names::{Function, FunctionName, PdbNames};
 use super::pages::Pages;
 use super::procedures::{ModuleSymbols, ProcedureName};
 use super::publics::{self, Public};
 use super::rows::{Laid, ModuleRows, Numbered};
-use crate::ArtifactError;
 use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::cursor::Damaged;
 use crate::described::{Described, Piece};
 use crate::symbols::{FunctionSymbol, Symbol};
 use crate::work::Work;
+use crate::{ArtifactError, Checksum};
 use pdb2::{DebugInformation, FallibleIterator, Module, PDB};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -69,6 +69,30 @@ impl<'d> PdbReader<'d> {
         let mut pdb = file.open()?;
         let Ok(information) = pdb.debug_information() else { return Ok(BTreeSet::new()) };
         Ok(modules(&information, &mut work).iter().map(|module| module.module_name().into_owned()).collect())
+    }
+
+    /// The source files of all modules, each with its checksum, as far as the work is allowed; a path comes as often as modules name it.
+    pub(crate) fn source_files(file: &PdbFile<'_>, take: &mut dyn FnMut(&[u8], Option<Checksum>), work: &mut Work) {
+        let Ok(mut pdb) = file.open() else { return };
+        let Ok(information) = pdb.debug_information() else { return };
+        let files = Files::read(&mut pdb);
+        for module in &modules(&information, work) {
+            let Ok(Some(stream)) = pdb.raw_stream(module.info().stream) else { continue };
+            if work.budget.charge(stream.len() as u64).is_err() {
+                return;
+            }
+            let all = lines::subsections(subsections_of(&stream, module).unwrap_or_default());
+            for (_, content) in all.filter(|(kind, _)| *kind == lines::kind::FILE_CHECKSUMS) {
+                for (name, kind, bytes) in lines::files(content) {
+                    let Some(path) = files.text(name, PATH).filter(|path| !path.is_empty()) else { continue };
+                    // One long path may be named again and again.
+                    if work.budget.charge((path.len() as u64).saturating_mul(STEPS_PER_BYTE)).is_err() {
+                        return;
+                    }
+                    take(path, checksum(kind, bytes));
+                }
+            }
+        }
     }
 
     /// Executable ranges of the image, relative.
@@ -146,6 +170,17 @@ impl<'d> PdbReader<'d> {
     }
 }
 
+/// Of paths no more are given than eight times the bytes of the database.
+const STEPS_PER_BYTE: u64 = 8;
+
+/// The part of a module's stream that has its lines and files.
+fn subsections_of<'s>(stream: &'s [u8], module: &Module<'_>) -> Option<&'s [u8]> {
+    let info = module.info();
+    let at = u64::from(info.symbols_size).saturating_add(u64::from(info.lines_size));
+    let end = at.checked_add(u64::from(info.c13_lines_size))?;
+    stream.get(usize::try_from(at).ok()?..usize::try_from(end).ok()?)
+}
+
 /// The list of modules as far as it is whole.
 fn modules<'m>(information: &'m DebugInformation<'_>, work: &mut Work) -> Vec<Module<'m>> {
     let mut found = Vec::new();
@@ -201,10 +236,7 @@ impl ModuleReader<'_> {
         };
         // Two modules that name one stream would be as much work as two streams.
         work.budget.charge(stream.len() as u64)?;
-        let (symbols_size, lines_size) = (u64::from(info.symbols_size), u64::from(info.c13_lines_size));
-        let lines_at = symbols_size.saturating_add(u64::from(info.lines_size));
-        let place = |at: u64, size: u64| Some(usize::try_from(at).ok()?..usize::try_from(at.checked_add(size)?).ok()?);
-        let subsections = place(lines_at, lines_size).and_then(|range| stream.get(range));
+        let subsections = subsections_of(&stream, module);
         if subsections.is_none() {
             work.skip("PDB module whose stream is cut short");
         }

@@ -113,7 +113,7 @@ fn finish(
     reading: &Reading<'_>,
 ) -> Result<Found, BuildError> {
     let walked = walked.map_err(|stop| match stop {
-        Stop::Archive(source) => BuildError::Archive { source },
+        Stop::Archive(source) => BuildError::Archive { limit: reading.limits.exceeded(&source), source },
         Stop::Build(error) => error,
     })?;
     let replaced = names::replace(&mut found);

@@ -52,6 +52,12 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>, exclude: &Exclude) 
             continue;
         }
         let metadata = fs::metadata(path).map_err(io_error("open", path))?;
+        if metadata.is_dir()
+            && let Some(glob) = exclude.matching_directory(&place_of(path))
+        {
+            walked.excluded.push(glob.to_owned());
+            continue;
+        }
         if metadata.is_dir() {
             directories.push(path.clone());
         } else if metadata.is_file() {
@@ -71,16 +77,19 @@ pub(crate) fn walk(paths: &[PathBuf], output: Option<&Path>, exclude: &Exclude) 
             directories.par_iter().map(|directory| list(directory, output.as_deref())).collect::<Result<_, _>>()?;
         directories.clear();
         for mut one in listed {
-            let mut is_wanted = |path: &Path| match exclude.matching(&place_of(path)) {
-                Some(glob) => {
-                    walked.excluded.push(glob.to_owned());
-                    false
-                }
-                None => true,
+            let mut is_wanted = |glob: Option<&str>| {
+                walked.excluded.extend(glob.map(str::to_owned));
+                glob.is_none()
             };
-            one.directories.retain(|directory| is_wanted(directory));
-            one.files.retain(|file| is_wanted(&file.path));
-            one.links.retain(|link| is_wanted(link));
+            one.directories.retain(|directory| is_wanted(exclude.matching_directory(&place_of(directory))));
+            one.files.retain(|file| {
+                let place = place_of(&file.path);
+                is_wanted(match file.is_layout {
+                    true => exclude.matching_directory(&place),
+                    false => exclude.matching(&place),
+                })
+            });
+            one.links.retain(|link| is_wanted(exclude.matching(&place_of(link))));
             directories.extend(one.directories);
             walked.candidates.extend(one.files);
             walked.links += one.links.len() as u64;

@@ -173,6 +173,7 @@ fn symbol_table(
     threads: NonZeroUsize,
 ) -> Result<(Vec<u8>, StreamStatistics, WantedSources), BuildError> {
     let artifact_error = |error| BuildError::Artifact { place: source.file.place.clone(), source: error };
+    let mut sources = WantedSources::default();
     let stream = match main {
         Some(main) => {
             let with = DebugFiles {
@@ -181,11 +182,21 @@ fn symbol_table(
                 supplementary: parsed.supplementary.as_ref(),
                 split: &parsed.split,
             };
-            symseal_artifact::functions_on(threads, main, &with).map_err(artifact_error)?
+            let stream = symseal_artifact::functions_on(threads, main, &with).map_err(artifact_error)?;
+            if wants_sources {
+                let mut add = |path: &str, checksum| sources.add(path, checksum);
+                symseal_artifact::source_files(main, &with, &mut add).map_err(artifact_error)?;
+            }
+            stream
         }
         // A program database without its binary.
         None => match &parsed.pdb {
-            Some(pdb) => symseal_artifact::pdb_functions(pdb).map_err(artifact_error)?,
+            Some(pdb) => {
+                if wants_sources {
+                    symseal_artifact::pdb_source_files(pdb, &mut |path, checksum| sources.add(path, checksum));
+                }
+                symseal_artifact::pdb_functions(pdb).map_err(artifact_error)?
+            }
             // A portable one has no functions of machine code, a supplementary file none of its own.
             None => FunctionStream {
                 functions: Vec::new(),
@@ -204,7 +215,6 @@ fn symbol_table(
         functions: &stream.functions,
     })
     .map_err(|error| BuildError::SymbolTable { place: source.file.place.clone(), source: error })?;
-    let mut sources = WantedSources::default();
     if wants_sources {
         sources.add_stream(&stream);
     }

@@ -1,5 +1,6 @@
 //! Several files with one debug id: which is the binary, which its debug file, and when they contradict each other.
 //!
+//! * Of files for several machines, those of one are taken ([`machines`]).
 //! * Of binaries with the same code, the one that tells a debugger least is what is shipped, and the binary; one that tells
 //!   more is its debug file.
 //! * Of debug files, the one that tells most is taken: types before lines before symbols. Of equals, one that dwz has not packed
@@ -23,7 +24,7 @@ use symseal_module::DebugId;
 use super::contradiction::{Contradiction, contradiction};
 use super::difference::difference;
 use super::same_build::is_same_build;
-use super::{Module, Paired, Part};
+use super::{Module, Paired, Part, machines};
 use crate::error::BuildError;
 use crate::report::{Conflict, Mismatch, NamedBy, PairedBy, Side, Superseded};
 
@@ -44,10 +45,11 @@ pub(super) struct Told {
 
 pub(super) fn choose<'f>(
     id: &DebugId,
-    group: Group<'f>,
+    mut group: Group<'f>,
     layout: Option<&LayoutDir>,
     told: &mut Told,
 ) -> Result<Module<'f>, BuildError> {
+    machines::keep_one(id, &mut group, layout, told)?;
     let Told { superseded, mismatches, conflicts } = told;
     let Group { mut binaries, mut debug_files } = group;
     let size = |part: &Part<'_>| Reverse(part.file.measured.size);
@@ -225,7 +227,7 @@ fn is_earlier(one: Part<'_>, other: Part<'_>) -> bool {
     age(one).zip(age(other)).is_some_and(|(one, other)| one < other)
 }
 
-fn instead(left_out: Part<'_>, taken: Part<'_>, rule: &'static str) -> Superseded {
+pub(super) fn instead(left_out: Part<'_>, taken: Part<'_>, rule: &'static str) -> Superseded {
     Superseded { place: left_out.file.place.clone(), by: taken.file.place.clone(), rule }
 }
 

@@ -8,6 +8,7 @@ mod contradiction;
 mod debug_link;
 mod difference;
 mod elf;
+mod machines;
 mod macho;
 mod same_build;
 mod split;

@@ -63,6 +63,8 @@ pub(super) struct Candidate {
     pub(super) root: usize,
     /// The way from there, without `.` and `..`.
     pub(super) parts: Vec<String>,
+    /// From which of the parts on letters count without case.
+    pub(super) any_case_from: Option<usize>,
 }
 
 /// The directories and maps, ready to be asked.
@@ -97,16 +99,21 @@ impl Lookup {
         let map = self
             .maps
             .iter()
-            .filter_map(|(from, to)| Some((from.parts.len(), to, wanted.below(from)?)))
-            .max_by_key(|(length, ..)| *length);
+            .filter_map(|(from, to)| Some((from, to, wanted.below(from)?)))
+            .max_by_key(|(from, ..)| from.parts.len());
         match map {
-            Some((_, to, rest)) => {
+            Some((from, to, rest)) => {
                 let mapped = Parts::normalized(
                     to.absolute,
                     to.windows,
                     to.parts.iter().map(String::as_str).chain(rest.iter().map(String::as_str)),
                 );
-                if mapped.absolute { self.within(&mapped) } else { self.below_each(&mapped.parts) }
+                let mut found = if mapped.absolute { self.within(&mapped) } else { self.below_each(&mapped.parts) };
+                // Windows paths come in the letters of whoever wrote them. What `TO` says is as it is.
+                for candidate in found.iter_mut().filter(|_| from.windows) {
+                    candidate.any_case_from = candidate.parts.len().checked_sub(rest.len());
+                }
+                found
             }
             None => {
                 let within = if wanted.absolute { self.within(&wanted) } else { Vec::new() };
@@ -124,12 +131,15 @@ impl Lookup {
     fn within(&self, wanted: &Parts) -> Vec<Candidate> {
         let rest = |texts: &Vec<Parts>| texts.iter().find_map(|text| wanted.below(text)).map(<[String]>::to_vec);
         let found = self.roots.iter().enumerate();
-        found.filter_map(|(root, texts)| Some(Candidate { root, parts: rest(texts)? })).filter(is_a_way).collect()
+        found
+            .filter_map(|(root, texts)| Some(Candidate { root, parts: rest(texts)?, any_case_from: None }))
+            .filter(is_a_way)
+            .collect()
     }
 
     fn below_each(&self, parts: &[String]) -> Vec<Candidate> {
         let all = 0..self.roots.len();
-        all.map(|root| Candidate { root, parts: parts.to_vec() }).filter(is_a_way).collect()
+        all.map(|root| Candidate { root, parts: parts.to_vec(), any_case_from: None }).filter(is_a_way).collect()
     }
 }
 

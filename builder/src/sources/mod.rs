@@ -215,7 +215,8 @@ fn find(
             break;
         }
         let Some(root) = roots.get(candidate.root) else { continue };
-        match root.read(&candidate.parts)? {
+        let (parts, found) = root.find(&candidate.parts, candidate.any_case_from)?;
+        match found {
             Found::Nothing => {}
             Found::Refused(why) => problem = problem.or(Some(why)),
             Found::TooLarge(bytes) => large = large.or(Some(bytes)),
@@ -234,10 +235,10 @@ fn find(
                 });
                 let digest = Digest::of(&bytes);
                 if missing.len() < before {
-                    nearest = nearest.or_else(|| Some((root.place(&candidate.parts), digest)));
+                    nearest = nearest.or_else(|| Some((root.place(&parts), digest)));
                     taken.insert(digest, Taken { bytes, checked_by });
                 } else if !taken.contains_key(&digest) {
-                    other = other.or_else(|| Some((root.place(&candidate.parts), bytes)));
+                    other = other.or_else(|| Some((root.place(&parts), bytes)));
                 }
             }
         }

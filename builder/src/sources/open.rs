@@ -4,6 +4,8 @@
 //! on Linux by `openat2` with `RESOLVE_BENEATH`, elsewhere part by part with handles. So what is checked and what is read are
 //! one file, whatever is renamed or linked meanwhile.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +26,12 @@ pub(super) struct Root {
     path: PathBuf,
     /// The absolute texts of the directory, for paths that name it.
     places: Vec<String>,
+    /// Names in directories that were asked for without regard to case, by their lower case.
+    listed: RefCell<BTreeMap<String, BTreeMap<String, Vec<String>>>>,
 }
+
+/// So many places that differ in case alone are looked at for one path.
+const MOST_WAYS: usize = 64;
 
 /// What lies at a place.
 pub(super) enum Found {
@@ -46,7 +53,7 @@ impl Root {
         // A directory whose own path is no text can still be looked into; no line table names it.
         let mut places: Vec<String> = absolute.iter().filter_map(|path| path.to_str().map(str::to_owned)).collect();
         places.dedup();
-        Ok(Self { dir, path: path.to_owned(), places })
+        Ok(Self { dir, path: path.to_owned(), places, listed: RefCell::default() })
     }
 
     pub(super) fn places(&self) -> Vec<String> {
@@ -56,6 +63,58 @@ impl Root {
     /// The path of what lies there, to be shown.
     pub(super) fn place(&self, parts: &[String]) -> PathBuf {
         self.path.join(parts.join("/"))
+    }
+
+    /// Reads the file that lies there, or else, where letters count without case from one of the parts on, the only one that differs in
+    /// case alone; with the way to it as the directories have it.
+    pub(super) fn find(
+        &self,
+        parts: &[String],
+        any_case_from: Option<usize>,
+    ) -> Result<(Vec<String>, Found), GatherError> {
+        let exact = self.read(parts)?;
+        let Some(first) = any_case_from.filter(|_| matches!(exact, Found::Nothing)) else {
+            return Ok((parts.to_vec(), exact));
+        };
+        let (fixed, rest) = parts.split_at_checked(first).unwrap_or((parts, &[]));
+        let mut ways = vec![fixed.to_vec()];
+        for part in rest {
+            ways = ways.iter().flat_map(|way| self.like(way, part)).take(MOST_WAYS).collect();
+        }
+        let mut files = Vec::new();
+        for way in ways {
+            match self.read(&way)? {
+                Found::Nothing => {}
+                found => files.push((way, found)),
+            }
+        }
+        if files.len() < 2 {
+            return Ok(files.pop().unwrap_or((parts.to_vec(), Found::Nothing)));
+        }
+        let names: Vec<String> = files.iter().map(|(way, _)| crate::error::place_of(&self.place(way))).collect();
+        Ok((
+            parts.to_vec(),
+            Found::Refused(format!("several files differ from it in case alone: {}", names.join(", "))),
+        ))
+    }
+
+    /// The ways to what is called like that in a directory, in the order of the names.
+    fn like(&self, directory: &[String], name: &str) -> Vec<Vec<String>> {
+        let directory_path = if directory.is_empty() { ".".to_owned() } else { directory.join("/") };
+        let mut listed = self.listed.borrow_mut();
+        let names = listed.entry(directory_path).or_insert_with_key(|path| {
+            let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            // What cannot be listed holds nothing that we may read; names that are no text are those of no line table.
+            for entry in self.dir.read_dir(path).into_iter().flatten().flatten() {
+                if let Ok(name) = entry.file_name().into_string() {
+                    names.entry(name.to_ascii_lowercase()).or_default().push(name);
+                }
+            }
+            names.values_mut().for_each(|names| names.sort_unstable());
+            names
+        });
+        let found = names.get(&name.to_ascii_lowercase()).into_iter().flatten();
+        found.map(|name| directory.iter().chain([name]).cloned().collect()).collect()
     }
 
     /// Reads the file that lies there.

@@ -44,7 +44,7 @@ pub struct Disclosure {
     /// What else the stored files tell of the build.
     #[serde(flatten)]
     pub traces: BuildTraces,
-    /// Home directories of users in source paths, compile directories and build paths, with how many of those lie in each.
+    /// Home directories of users in all those paths, with how many different ones lie in each.
     pub homes: Vec<DirectoryCount>,
     /// What the stored files hold.
     pub files: StoredFiles,
@@ -58,6 +58,10 @@ pub struct Disclosure {
 pub struct BuildTraces {
     /// Compilers, by their own words (`DW_AT_producer`).
     pub producers: BTreeSet<String>,
+    /// Files and directories that line tables, units of DWARF and modules of program databases name, whether or not code comes of them.
+    pub debug_paths: BTreeSet<String>,
+    /// Where the loader looks for libraries.
+    pub run_paths: BTreeSet<String>,
     /// Macros, with what they stand for.
     pub macros: BTreeSet<String>,
     /// Source files whose whole text is in a stored file, and its bytes.
@@ -76,6 +80,8 @@ impl BuildTraces {
     /// Adds what another file tells.
     pub fn absorb(&mut self, other: Self) {
         self.producers.extend(other.producers);
+        self.debug_paths.extend(other.debug_paths);
+        self.run_paths.extend(other.run_paths);
         self.macros.extend(other.macros);
         self.build_settings.extend(other.build_settings);
         self.source_links.extend(other.source_links);
@@ -224,14 +230,7 @@ pub fn disclosure(bundle: &Bundle, named_paths: &dyn Fn(&[u8]) -> NamedPaths) ->
         inputs,
         functions,
         source_directories: counted(paths.iter().map(|path| prefix(path))),
-        homes: counted(
-            paths
-                .iter()
-                .chain(&directories)
-                .chain(&build_paths)
-                .chain(traces.embedded_sources.keys())
-                .filter_map(|path| home(path)),
-        ),
+        homes: homes([&paths, &directories, &build_paths, &traces.debug_paths, &traces.run_paths], &traces),
         function_names: names.len() as u64,
         source_paths: paths.len() as u64,
         names,
@@ -293,6 +292,13 @@ pub fn home(path: &str) -> Option<String> {
         (is(0, &["var", "export", "usr", "mnt", "data"]) && is(1, &["home"])).then_some(3)
     };
     Some(rooted(path, parts.get(..end?)?))
+}
+
+/// Home directories with how many paths of these lists, and of the embedded sources, lie in each. A path of several lists is one.
+fn homes(lists: [&BTreeSet<String>; 5], traces: &BuildTraces) -> Vec<DirectoryCount> {
+    let all = lists.into_iter().flatten().chain(traces.embedded_sources.keys());
+    let inside: BTreeMap<&String, String> = all.filter_map(|path| Some((path, home(path)?))).collect();
+    counted(inside.into_values())
 }
 
 /// Parts in the form of the path that they come from.

@@ -5,7 +5,7 @@
 //! one, and all others are split DWARF.
 
 use crate::streams::check_stream;
-use symseal_artifact::{DebugFiles, ObjectFile, functions};
+use symseal_artifact::{DebugFiles, ObjectFile, functions, source_files};
 
 const MOST_FILES: u8 = 8;
 
@@ -35,6 +35,14 @@ pub(super) fn run(bytes: &[u8]) {
     let _ = object.build_texts();
     let supplementary = others.first().filter(|_| object.debug_alt_link().is_some());
     let with = DebugFiles { supplementary, split: &others, ..DebugFiles::default() };
+    // All paths together stay in proportion to the debug information.
+    let mut paths = 0_usize;
+    let taken = source_files(&object, &with, &mut |path, _| {
+        paths += path.len();
+        assert!(!path.is_empty());
+    });
+    let bytes = with.split.iter().chain([&object]).map(ObjectFile::debug_bytes).sum::<u64>();
+    assert!(taken.is_err() || paths as u64 <= 64 * bytes.max(1 << 20));
     let Ok(stream) = functions(&object, &with) else { return };
     check_stream(&stream);
 }

@@ -2,7 +2,7 @@
 //! within them.
 
 use crate::streams::check_stream;
-use symseal_artifact::{FrameRule, FrameTable, PdbFile, PortablePdb, pdb_functions};
+use symseal_artifact::{FrameRule, FrameTable, PdbFile, PortablePdb, pdb_functions, pdb_source_files};
 
 pub(super) fn run(bytes: &[u8]) {
     let _ = PortablePdb::parse(bytes);
@@ -16,6 +16,9 @@ pub(super) fn run(bytes: &[u8]) {
     if let Ok(table) = pdb.frame_data() {
         check_frames(&table, bytes.len());
     }
+    let mut paths = 0_usize;
+    pdb_source_files(&pdb, &mut |path, _| paths += path.len());
+    assert!(paths <= 64 * bytes.len().max(1 << 20));
     let Ok(stream) = pdb_functions(&pdb) else { return };
     check_stream(&stream);
 }

@@ -123,6 +123,12 @@ fn inputs(report: &BuildReport) {
     }
     for (glob, count) in &inputs.excluded {
         outln!("  {count} left out: --exclude {}", visible(glob));
+        if *count == 0 {
+            outln!(
+                "warning: --exclude {} matched nothing; patterns are compared with places as this report names them",
+                visible(glob)
+            );
+        }
     }
     match report.damaged_modules() {
         0 => {}

@@ -59,6 +59,8 @@ fn traces(texts: BuildTexts) -> (std::collections::BTreeSet<String>, BuildTraces
     let BuildTexts {
         producers,
         command_lines,
+        debug_paths,
+        run_paths,
         macros,
         embedded_sources,
         build_settings,
@@ -66,7 +68,17 @@ fn traces(texts: BuildTexts) -> (std::collections::BTreeSet<String>, BuildTraces
         source_links,
         not_read,
     } = texts;
-    let traces = BuildTraces { producers, macros, embedded_sources, build_settings, streams, source_links, not_read };
+    let traces = BuildTraces {
+        producers,
+        debug_paths,
+        run_paths,
+        macros,
+        embedded_sources,
+        build_settings,
+        streams,
+        source_links,
+        not_read,
+    };
     (command_lines, traces)
 }
 
@@ -109,6 +121,8 @@ fn print(told: &Disclosure) {
     counts("directories of source paths", "directory", &told.source_directories);
     list("compile directories", told.compile_directories.iter());
     list("paths of program databases, object files, libraries and sources in stored files", told.build_paths.iter());
+    list("files and directories in line tables and units of stored files", traces.debug_paths.iter());
+    list("run paths", traces.run_paths.iter());
     list("command lines in program databases and debug information", told.command_lines.iter());
     list("sources whose whole text is in stored files", traces.embedded_sources.keys());
     list("macros", traces.macros.iter());
@@ -125,10 +139,14 @@ fn print(told: &Disclosure) {
     }
     if told.homes.is_empty() {
         outln!(
-            "\nno home directories in source paths, compile directories and build paths (what else the stored files hold was not searched)"
+            "\nno home directories in source paths, compile directories, build paths, paths of line tables and run paths (what else the stored files hold was not searched)"
         );
     } else {
-        counts("HOME DIRECTORIES in source paths, compile directories and build paths", "home", &told.homes);
+        counts(
+            "HOME DIRECTORIES in paths of sources, compilers, builds, line tables and libraries",
+            "home",
+            &told.homes,
+        );
     }
 }
 

@@ -13,7 +13,7 @@ mod manifest;
 mod overlay;
 mod survey;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, SeekFrom};
 
 use super::ReadSeek;
@@ -47,6 +47,8 @@ struct Plan {
     layers: Vec<(String, String)>,
     /// Of which image a layer's entry is, and under which path: by the layer's number and the entry's.
     files: BTreeMap<(usize, u64), (usize, Vec<u8>)>,
+    /// Hard links whose file is nowhere in their image, by the image's number: path and target.
+    lost: BTreeSet<(usize, Vec<u8>, Vec<u8>)>,
 }
 
 /// Visits the images of a tar, compressed or not, that holds some, and its files beside them; false, with the tar as it was, where it holds
@@ -297,8 +299,14 @@ fn is_of_images(path: &[u8]) -> bool {
 impl Plan {
     fn of(blobs: &mut Blobs<'_>, images: Images) -> Result<Self, Halt> {
         let Images { images, passed_over, .. } = images;
-        let mut plan =
-            Self { images: Vec::new(), reports: Vec::new(), passed_over, layers: Vec::new(), files: BTreeMap::new() };
+        let mut plan = Self {
+            images: Vec::new(),
+            reports: Vec::new(),
+            passed_over,
+            layers: Vec::new(),
+            files: BTreeMap::new(),
+            lost: BTreeSet::new(),
+        };
         for image in images {
             plan.add(blobs, image)?;
         }
@@ -345,6 +353,7 @@ impl Plan {
                 _ => drop(self.files.insert(key, (number, path.to_vec()))),
             }
         }
+        self.lost.extend(overlay.lost().map(|(path, target)| (number, path.to_vec(), target.to_vec())));
         let (platform, name) = (image.platform.clone(), image.name.clone());
         self.reports.push(ImageReport { platform, name, layers: digests, files });
         self.images.push(image);
@@ -359,6 +368,13 @@ impl Plan {
         walk.report.images.extend(self.reports.iter().cloned());
         for (what, reason) in &self.passed_over {
             walk.pass_over(joined(&[label.to_owned()], what), reason.clone());
+        }
+        for (image, path, target) in &self.lost {
+            let mut outer = vec![label.to_owned()];
+            let platform = self.images.get(*image).map(|image| image.platform.clone());
+            outer.extend(platform.filter(|platform| !platform.is_empty()));
+            let place = |path: &[u8]| joined(&outer, &reported(path));
+            walk.report.hard_link(place(path), place(target));
         }
     }
 }

@@ -118,30 +118,42 @@ impl Changes {
 pub(super) struct Overlay {
     /// Where each path's bytes are: the layer's number and the entry's.
     files: BTreeMap<Vec<u8>, (usize, u64)>,
+    /// Hard links whose file is nowhere, and what they were to be links to.
+    lost: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 impl Overlay {
     pub(super) fn lay(&mut self, layer: usize, changes: &Changes) {
+        // What a layer links to it still had when it was made, also where it then hides that name.
+        let mut below = Self::default();
+        for target in changes.entries.iter().filter_map(|change| match &change.kind {
+            ChangeKind::HardLink(target) => Some(target),
+            _ => None,
+        }) {
+            below.files.extend(self.files.get(target).map(|file| (target.clone(), *file)));
+        }
         // They hide what is below, never what the layer itself brings, wherever they stand in it.
         for path in &changes.whiteouts {
-            self.files.remove(path);
+            self.remove(path);
             self.remove_inside(path);
         }
         changes.opaque.iter().for_each(|folder| self.remove_inside(folder));
         for Change { number, path, kind } in &changes.entries {
-            match kind {
-                ChangeKind::Folder => {
-                    self.files.remove(path);
+            let file = match kind {
+                ChangeKind::File => Some((layer, *number)),
+                ChangeKind::HardLink(target) => self.files.get(target).or_else(|| below.files.get(target)).copied(),
+                ChangeKind::Folder | ChangeKind::Other => None,
+            };
+            for files in [&mut *self, &mut below] {
+                files.remove(path);
+                if !matches!(kind, ChangeKind::Folder) {
+                    files.remove_inside(path);
                 }
-                ChangeKind::Other => {
-                    self.files.remove(path);
-                    self.remove_inside(path);
-                }
-                ChangeKind::File => self.put(path, (layer, *number)),
-                ChangeKind::HardLink(target) => match self.files.get(target).copied() {
-                    Some(file) => self.put(path, file),
-                    None => drop(self.files.remove(path)),
-                },
+            }
+            match (file, kind) {
+                (Some(file), _) => drop(self.files.insert(path.clone(), file)),
+                (None, ChangeKind::HardLink(target)) => drop(self.lost.insert(path.clone(), target.clone())),
+                (None, _) => {}
             }
         }
     }
@@ -151,24 +163,35 @@ impl Overlay {
         self.files.iter().map(|(path, (layer, number))| (path.as_slice(), *layer, *number))
     }
 
-    fn put(&mut self, path: &[u8], file: (usize, u64)) {
-        self.remove_inside(path);
-        self.files.insert(path.to_vec(), file);
+    /// The image's hard links whose file is nowhere: path and target, in the order of their paths.
+    pub(super) fn lost(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.lost.iter().map(|(path, target)| (path.as_slice(), target.as_slice()))
+    }
+
+    fn remove(&mut self, path: &[u8]) {
+        self.files.remove(path);
+        self.lost.remove(path);
     }
 
     fn remove_inside(&mut self, folder: &[u8]) {
         if folder.is_empty() {
             self.files.clear();
+            self.lost.clear();
             return;
         }
         let start = [folder, b"/"].concat();
         // The byte behind `/`.
         let end = [folder, b"0"].concat();
         let range = (Bound::Included(start), Bound::Excluded(end));
-        let inside: Vec<Vec<u8>> = self.files.range(range).map(|(path, _)| path.clone()).collect();
-        for path in inside {
-            self.files.remove(&path);
-        }
+        remove_range(&mut self.files, &range);
+        remove_range(&mut self.lost, &range);
+    }
+}
+
+fn remove_range<T>(map: &mut BTreeMap<Vec<u8>, T>, range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) {
+    let inside: Vec<Vec<u8>> = map.range(range.clone()).map(|(path, _)| path.clone()).collect();
+    for path in inside {
+        map.remove(&path);
     }
 }
 
@@ -238,5 +261,27 @@ mod tests {
     fn a_hard_link_outlives_the_name_that_it_was_made_from() {
         check(&[&[("a", 'f'), ("b -> a", 'h')], &[(".wh.a", 'f')]], &[("b", 0, 0)]);
         check(&[&[("a", 'f')], &[("b -> ./a", 'h'), ("c -> gone", 'h')]], &[("a", 0, 0), ("b", 0, 0)]);
+    }
+    #[test]
+    fn a_hard_link_keeps_its_file_when_its_own_layer_hides_the_name() {
+        let below: &[(&str, char)] = &[("a", 'f'), ("d/x", 'f')];
+        for layer in [[("b -> a", 'h'), (".wh.a", 'f')], [(".wh.a", 'f'), ("b -> a", 'h')]] {
+            check(&[below, &layer], &[("b", 0, 0), ("d/x", 0, 1)]);
+        }
+        let chain: &[(&str, char)] = &[("b2 -> b", 'h'), (".wh.b", 'f'), (".wh.a", 'f')];
+        check(&[below, &[("b -> a", 'h')], chain], &[("b2", 0, 0), ("d/x", 0, 1)]);
+        check(&[below, &[("y -> d/x", 'h'), ("d/.wh..wh..opq", 'f')]], &[("a", 0, 0), ("y", 0, 1)]);
+        // A name that the layer gave to something else is that one's.
+        check(&[below, &[("a", 'f'), ("b -> a", 'h'), (".wh.a", 'f')]], &[("a", 1, 0), ("b", 1, 0), ("d/x", 0, 1)]);
+        check(&[below, &[("a", 's'), ("b -> a", 'h')]], &[("d/x", 0, 1)]);
+    }
+
+    #[test]
+    fn a_hard_link_to_nothing_is_told_unless_the_image_has_no_such_name_in_the_end() {
+        let mut overlay = Overlay::default();
+        overlay.lay(0, &layer(&[("b -> gone", 'h'), ("c -> gone", 'h'), ("d/e -> gone", 'h'), ("f -> gone", 'h')]));
+        overlay.lay(1, &layer(&[("c", 'f'), (".wh.d", 'f')]));
+        let lost: Vec<_> = overlay.lost().collect();
+        assert_eq!(lost, [(&b"b"[..], &b"gone"[..]), (b"f", b"gone")]);
     }
 }

@@ -1,0 +1,116 @@
+//! Files and directories of line tables, whether or not a row is of them: a header with types alone has none. (DWARF 5, 6.2.4)
+
+use super::dwarf_files::DwarfFiles;
+use super::files::{self, Place};
+use super::sections::{DwarfSections, Slice};
+use super::unit::{AbbreviationTables, Unit};
+use crate::Checksum;
+use crate::cursor::Cursor;
+use crate::work::Work;
+use gimli::{AttributeValue, DebugLine, DebugLineOffset, LineProgramHeader};
+use std::collections::BTreeSet;
+
+/// What a line table names.
+pub(crate) enum Named {
+    /// A file, and what the compiler noted of its content.
+    File(Option<Checksum>),
+    /// A directory.
+    Directory,
+}
+
+/// Line tables that were read, as units share them: in which file, and where.
+#[derive(Debug, Default)]
+pub(super) struct Seen(BTreeSet<(u32, u64)>);
+
+impl Seen {
+    /// What the line table of a unit names, unless it is one that was read before. Paths are joined as those of rows are.
+    pub(super) fn of_unit(&mut self, unit: &Unit<'_>, take: &mut dyn FnMut(&[u8], Named), work: &mut Work) {
+        let Some(offset) = unit.root.line_offset else { return };
+        if self.0.insert((unit.header.file, offset))
+            && let Some(program) = files::program(unit, work)
+        {
+            let place = Place { comp_dir: unit.root.comp_dir, text: &|value| files::text(unit, value) };
+            names(&place, program.header(), take, work);
+        }
+    }
+}
+
+/// What all line tables of all files name, as far as the work is allowed. A path comes as often as tables name it.
+pub(crate) fn each(dwarf: &DwarfFiles<'_>, take: &mut dyn FnMut(&[u8], Named), work: &mut Work) {
+    let mut tables = AbbreviationTables::default();
+    let mut seen = Seen::default();
+    for header in dwarf.units(work) {
+        if let Ok(unit) = Unit::open(dwarf, &header, &mut tables, &mut work.budget) {
+            seen.of_unit(&unit, take, work);
+        }
+    }
+    for sections in dwarf.split() {
+        of_type_units(sections, take, work);
+    }
+}
+
+/// The tables of `.debug_line.dwo`, which have no rows and name the files of type units. They stand one behind the other, so that no index
+/// of a package is needed; damage to one's length ends the reading.
+pub(super) fn of_type_units(sections: &DwarfSections<'_>, take: &mut dyn FnMut(&[u8], Named), work: &mut Work) {
+    let section: &[u8] = &sections.line_dwo;
+    let lines: DebugLine<_> = sections.slice(section).into();
+    // Only tables before DWARF 5 leave the size of an address to the unit, and only rows have addresses.
+    const ADDRESS_BYTES: u8 = 8;
+    let mut at = 0_usize;
+    while let Some(rest) = section.get(at..).filter(|rest| !rest.is_empty()) {
+        let mut cursor = Cursor::new(rest, sections.is_little_endian);
+        let length = match cursor.unsigned(4) {
+            Ok(0xffff_ffff) => cursor.unsigned(8).map(|length| (12, length)),
+            length => length.map(|length| (4, length)),
+        };
+        let end = length.ok().and_then(|(field, length)| usize::try_from(length).ok()?.checked_add(field));
+        let Some(end) = end.and_then(|length| at.checked_add(length)) else { break };
+        match lines.program(DebugLineOffset(at), ADDRESS_BYTES, None, None) {
+            Ok(program) => {
+                let place = Place { comp_dir: &[], text: &|value| text(sections, value) };
+                names(&place, program.header(), take, work);
+            }
+            Err(_) => work.skip("damaged line table header"),
+        }
+        at = end;
+    }
+}
+
+fn text<'s>(sections: &'s DwarfSections<'_>, value: AttributeValue<Slice<'s>>) -> Option<&'s [u8]> {
+    match value {
+        AttributeValue::String(text) => Some(text.slice()),
+        AttributeValue::DebugStrRef(offset) => DwarfSections::text(&sections.str, offset.0 as u64),
+        _ => None,
+    }
+}
+
+/// A small table can name one long directory for a million files: of paths no more are given than eight times the bytes of the debug
+/// information, of which real ones take less than one.
+const STEPS_PER_BYTE: u64 = 8;
+
+fn names<'s>(
+    place: &Place<'s, '_>,
+    header: &LineProgramHeader<Slice<'s>>,
+    take: &mut dyn FnMut(&[u8], Named),
+    work: &mut Work,
+) {
+    let mut give = |path: Option<Vec<u8>>, named: Named| {
+        let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(()) };
+        work.budget.charge((path.len() as u64).saturating_mul(STEPS_PER_BYTE))?;
+        take(&path, named);
+        Ok::<(), crate::cursor::Damaged>(())
+    };
+    let directories = header.include_directories().iter();
+    for directory in directories {
+        if give((place.text)(*directory).map(|directory| place.directory(directory)), Named::Directory).is_err() {
+            return;
+        }
+    }
+    let first = u64::from(header.version() < 5);
+    for (number, _) in (first..).zip(header.file_names()) {
+        let named = Named::File(files::checksum(header, number));
+        if give(place.path(header, number), named).is_err() {
+            return;
+        }
+    }
+}
