@@ -42,7 +42,7 @@ pub(super) fn look(path: &Path, place: &str, reading: &Reading<'_>) -> Result<Fo
 /// Reads the zip behind the program at `path`. One that is damaged is told as not looked into: the program is sound.
 pub(super) fn look_behind(path: &Path, place: &str, reading: &Reading<'_>) -> Result<Found, BuildError> {
     match look_at(path, place, reading, |file| Source::Behind(file)) {
-        Err(BuildError::Archive { source: ArchiveError::Damaged { expected, found, .. } }) => {
+        Err(BuildError::Archive { source: ArchiveError::Damaged { expected, found, .. }, .. }) => {
             Ok(unread_behind(place, &format!("a damaged zip archive: expected {expected}, found {found}")))
         }
         looked => looked,
