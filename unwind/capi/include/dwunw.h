@@ -5,8 +5,11 @@
 #ifndef DWUNW_H
 #define DWUNW_H
 
+/* A BPF program has these types from vmlinux.h, and defines DWUNW_NO_STDINT before. */
+#ifndef DWUNW_NO_STDINT
 #include <stddef.h>
 #include <stdint.h>
+#endif
 
 /*
  dwunw_capture_request.flags: what no window holds is read from process pid, by process_vm_readv or through /proc/PID/mem.
