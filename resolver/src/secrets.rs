@@ -18,6 +18,9 @@ const AFTER: [char; 11] = ['*', ';', ',', '"', '\'', '`', ')', '>', '|', ':', '.
 /// What begins the part of an address that is no place.
 const QUERY: [char; 5] = ['?', '#', ';', '&', '='];
 
+/// What stands before the colon in names of actions and grants.
+const NAMES: [&str; 5] = ["s3", "sts", "iam", "read", "write"];
+
 /// What stands for all that is not shown.
 const HIDDEN: &str = "…";
 
@@ -113,7 +116,9 @@ fn plain(text: &str) -> String {
         let (start, rest) = bare.split_at(at);
         return format!("{before}{}{}", plain(start), address(rest));
     }
-    let is_shown = |at: usize| is_of_drive(bare, at) || is_of_digest(bare, at) || bare.get(at..) == Some(":PORT");
+    let is_shown = |at: usize| {
+        is_of_drive(bare, at) || is_of_digest(bare, at) || is_of_name(bare, at) || bare.get(at..) == Some(":PORT")
+    };
     let is_host = bare.parse::<IpAddr>().is_ok() || matches!(host_of(authority(bare).0, false), Host::Whole(_));
     if !is_host && bare.match_indices(':').any(|(at, _)| !is_shown(at)) {
         return format!("{before}{HIDDEN}");
@@ -129,6 +134,13 @@ fn is_of_drive(text: &str, colon: usize) -> bool {
     let mut letters = before.chars().rev();
     let is_letter = letters.next().is_some_and(|c| c.is_ascii_alphabetic());
     is_letter && letters.next().is_none_or(|c| BETWEEN.contains(&c)) && after.starts_with(":\\")
+}
+
+/// Whether a colon belongs to a name that people need in errors: of Amazon's resources and actions, of what a grant allows.
+fn is_of_name(text: &str, colon: usize) -> bool {
+    let first = text.split(':').next().unwrap_or_default();
+    let is_grant = ["traces:read", "traces:write", "log:write", "audit:read"].contains(&text);
+    is_grant || first == "arn" || (NAMES.contains(&first) && colon == first.len())
 }
 
 fn is_of_digest(text: &str, colon: usize) -> bool {
@@ -249,6 +261,14 @@ mod tests {
             ("127.0.0.1:80 is taken, and ::1, h.example:80/x", "127.0.0.1:80 is taken, and ::1, h.example:80/x"),
             ("invalid value: sha256:DIGEST", "invalid value: sha256:DIGEST"),
             ("expected HOST:PORT, such as 127.0.0.1:80", "expected HOST:PORT, such as 127.0.0.1:80"),
+            (
+                "User: arn:aws:iam::1:user/bob is not authorized to perform: s3:PutObject on resource: \"arn:aws:s3:::b/k\"",
+                "User: arn:aws:iam::1:user/bob is not authorized to perform: s3:PutObject on resource: \"arn:aws:s3:::b/k\"",
+            ),
+            (
+                "\"raed:team\": expected read:PREFIX, write:PREFIX, traces:read or audit:read",
+                "\"…\": expected read:PREFIX, write:PREFIX, traces:read or audit:read",
+            ),
             // A password in its place, or in another.
             ("https://me:SECRET@h/x", "https://…@h/x"),
             ("https://me:SEC/RET@h/x", "https://…@h/x"),

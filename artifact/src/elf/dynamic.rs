@@ -40,25 +40,28 @@ pub(super) fn run_paths<'d>(elf: &Elf<'d>) -> Vec<&'d [u8]> {
     let Some((entries, names)) = run_path_tables(elf) else { return Vec::new() };
     let word = if elf.is_64 { 8 } else { 4 };
     let mut found = Vec::new();
+    // The loader takes one of each, and a table may name one long text a million times.
+    let mut left = MOST_RUN_PATH_ENTRIES;
     for entry in entries.chunks_exact(2 * word) {
         let fields = elf.fields(entry);
         let (Some(tag), Some(at)) = (fields.word(0, elf.is_64), fields.word(word, elf.is_64)) else { break };
         match tag {
             gabi::DT_NULL => break,
-            gabi::DT_RPATH | gabi::DT_RUNPATH => {
+            gabi::DT_RPATH | gabi::DT_RUNPATH if left > 0 => {
+                left -= 1;
                 let text = usize::try_from(at).ok().and_then(|at| names.get(at..));
                 let text = text.and_then(|text| text.get(..memchr::memchr(0, text)?)).unwrap_or_default();
                 found.extend(text.split(|byte| *byte == b':').filter(|path| !path.is_empty()));
-                // The loader takes one of each; a table may name one long text a million times.
-                if found.len() > MOST_RUN_PATHS {
-                    break;
-                }
+                found.truncate(MOST_RUN_PATHS);
             }
             _ => {}
         }
     }
     found
 }
+
+/// More entries than any linker writes.
+const MOST_RUN_PATH_ENTRIES: usize = 16;
 
 /// More directories than any loader is given.
 const MOST_RUN_PATHS: usize = 4096;

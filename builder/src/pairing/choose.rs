@@ -1,6 +1,6 @@
 //! Several files with one debug id: which is the binary, which its debug file, and when they contradict each other.
 //!
-//! * Of files for several machines, those of one are taken ([`machines`]).
+//! * A boot image for another machine that holds the program is left out first ([`boot_images`]).
 //! * Of binaries with the same code, the one that tells a debugger least is what is shipped, and the binary; one that tells
 //!   more is its debug file.
 //! * Of debug files, the one that tells most is taken: types before lines before symbols. Of equals, one that dwz has not packed
@@ -24,7 +24,7 @@ use symseal_module::DebugId;
 use super::contradiction::{Contradiction, contradiction};
 use super::difference::difference;
 use super::same_build::is_same_build;
-use super::{Module, Paired, Part, machines};
+use super::{Module, Paired, Part, boot_images};
 use crate::error::BuildError;
 use crate::report::{Conflict, Mismatch, NamedBy, PairedBy, Side, Superseded};
 
@@ -49,7 +49,7 @@ pub(super) fn choose<'f>(
     layout: Option<&LayoutDir>,
     told: &mut Told,
 ) -> Result<Module<'f>, BuildError> {
-    machines::keep_one(id, &mut group, layout, told)?;
+    boot_images::without_boot_images(&mut group, layout, told)?;
     let Told { superseded, mismatches, conflicts } = told;
     let Group { mut binaries, mut debug_files } = group;
     let size = |part: &Part<'_>| Reverse(part.file.measured.size);

@@ -9,7 +9,7 @@ use super::contradiction::{Contradiction, contradiction};
 use super::same_build::{DEBUG, REFERRED, code, slice, stored_code};
 use crate::error::BuildError;
 
-/// The first thing in which the files differ: of binaries a section of code or a byte of it; of debug files a function, then a section of debug
+/// The first thing in which the files differ: the machine; of binaries a section of code or a byte of it; of debug files a function, then a section of debug
 /// information; of what is equal in all that, a byte of the files.
 pub(super) fn difference(
     one: Part<'_>,
@@ -17,6 +17,11 @@ pub(super) fn difference(
     layout: Option<&LayoutDir>,
 ) -> Result<Contradiction, BuildError> {
     let (one_bytes, other_bytes) = (one.file.read(layout)?, other.file.read(layout)?);
+    if let (Some(first), Some(second)) = (one.object(), other.object())
+        && first.arch != second.arch
+    {
+        return Ok(pair(format!("a file for the machine {}", first.arch), format!("one for {}", second.arch)));
+    }
     if let (Some(first), Some(second)) = (slice(one, &one_bytes)?, slice(other, &other_bytes)?) {
         if let Some(found) = in_code(&first, &second).filter(|_| one.is_binary() && other.is_binary()) {
             return Ok(found);

@@ -3,12 +3,12 @@
 //! Files with one debug id are one module. Where there is no id, or where a file is only named, each platform has rules of
 //! its own: [`debug_link`], [`elf`], [`split`], [`windows`], [`macho`]. They are told in `docs/formats/pairing.md`.
 
+mod boot_images;
 mod choose;
 mod contradiction;
 mod debug_link;
 mod difference;
 mod elf;
-mod machines;
 mod macho;
 mod same_build;
 mod split;

@@ -79,7 +79,9 @@ fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<
                 return None;
             }
             let earlier = |address: u64| {
-                let piece = entry.iter().find(|piece| piece.range().contains(&address))?;
+                // The pieces of an entry follow each other.
+                let behind = entry.partition_point(|piece| piece.start() <= address);
+                let piece = entry.get(behind.checked_sub(1)?)?;
                 layout_of(piece).filter(|_| address < last.start())
             };
             let function = Function {

@@ -49,7 +49,12 @@ struct Plan {
     files: BTreeMap<(usize, u64), (usize, Vec<u8>)>,
     /// Hard links whose file is nowhere in their image, by the image's number: path and target.
     lost: BTreeSet<(usize, Vec<u8>, Vec<u8>)>,
+    /// How many more of them there are: many images may have one layer.
+    more_lost: u64,
 }
+
+/// As many names of links are kept; the others are counted.
+const MOST_LOST: usize = 1 << 16;
 
 /// Visits the images of a tar, compressed or not, that holds some, and its files beside them; false, with the tar as it was, where it holds
 /// none. The images may lie in the tar's root or in folders of it, and their files in any order.
@@ -306,6 +311,7 @@ impl Plan {
             layers: Vec::new(),
             files: BTreeMap::new(),
             lost: BTreeSet::new(),
+            more_lost: 0,
         };
         for image in images {
             plan.add(blobs, image)?;
@@ -353,7 +359,10 @@ impl Plan {
                 _ => drop(self.files.insert(key, (number, path.to_vec()))),
             }
         }
-        self.lost.extend(overlay.lost().map(|(path, target)| (number, path.to_vec(), target.to_vec())));
+        let mut lost = overlay.lost();
+        let room = MOST_LOST.saturating_sub(self.lost.len());
+        self.lost.extend(lost.by_ref().take(room).map(|(path, target)| (number, path.to_vec(), target.to_vec())));
+        self.more_lost = self.more_lost.saturating_add(lost.count() as u64);
         let (platform, name) = (image.platform.clone(), image.name.clone());
         self.reports.push(ImageReport { platform, name, layers: digests, files });
         self.images.push(image);
@@ -376,6 +385,7 @@ impl Plan {
             let place = |path: &[u8]| joined(&outer, &reported(path));
             walk.report.hard_link(place(path), place(target));
         }
+        walk.report.hard_links = walk.report.hard_links.saturating_add(self.more_lost);
     }
 }
 

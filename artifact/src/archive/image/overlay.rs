@@ -78,7 +78,8 @@ impl Changes {
         while let Some(entry) = stream.next()? {
             let path = normalised(&entry.path);
             account.member(archive, &crate::escaped(&path), entry.path.len())?;
-            held.add(account, archive, path.len())?;
+            let target = if let Item::HardLink { target } = &entry.item { target.len() } else { 0 };
+            held.add(account, archive, path.len().saturating_add(target))?;
             changes.add(path, entry.item, number);
             number = number.saturating_add(1);
         }

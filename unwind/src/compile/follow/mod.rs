@@ -243,10 +243,12 @@ pub(super) fn follow(
         if follower.states.get(at / unit).is_some_and(Option::is_none) && !is_padding {
             let makes_frame = instruction.is_some_and(|instruction| instruction.makes_frame());
             let address = function.start.saturating_add(at as u64);
-            let state = match (function.earlier)(address) {
-                _ if makes_frame => entry,
-                Some(layout) => State::of_body(&layout, machine),
-                None => follower.behind_switch(&body).unwrap_or(body),
+            let state = match makes_frame {
+                true => entry,
+                false => match (function.earlier)(address) {
+                    Some(layout) => State::of_body(&layout, machine),
+                    None => follower.behind_switch(&body).unwrap_or(body),
+                },
             };
             follower.lead(at, state);
             follower.run();
