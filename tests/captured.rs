@@ -30,6 +30,31 @@ int main(void) {
 }
 "#;
 
+/// Before it does that, it moves its code to memory without a file, as for large pages.
+const MOVES: &str = r#"
+#define _GNU_SOURCE
+#include <link.h>
+#include <string.h>
+#include <sys/mman.h>
+static int find(struct dl_phdr_info *info, size_t size, void *to) {
+    for (int at = 0; at < info->dlpi_phnum; at++)
+        if (info->dlpi_phdr[at].p_type == PT_LOAD && info->dlpi_phdr[at].p_flags & PF_X) {
+            unsigned long start = info->dlpi_addr + info->dlpi_phdr[at].p_vaddr;
+            ((unsigned long *)to)[0] = start & ~4095ul;
+            ((unsigned long *)to)[1] = (start + info->dlpi_phdr[at].p_memsz + 4095) & ~4095ul;
+        }
+    return (int)size | 1;
+}
+__attribute__((constructor)) static void moves(void) {
+    unsigned long code[2];
+    dl_iterate_phdr(find, code);
+    void *moved = mmap(0, code[1] - code[0], PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(moved, (void *)code[0], code[1] - code[0]);
+    mprotect(moved, code[1] - code[0], PROT_READ | PROT_EXEC);
+    mremap(moved, code[1] - code[0], code[1] - code[0], MREMAP_MAYMOVE | MREMAP_FIXED, (void *)code[0]);
+}
+"#;
+
 struct Running(Child);
 
 impl Drop for Running {
@@ -227,4 +252,28 @@ fn is_walked(bundle: &str, trace: &str, methods: &[&str]) -> bool {
     let on: Vec<Value> = stack.iter().take_while(|frame| frame["thread"] == *thread).cloned().collect();
     let on = functions(&on);
     by_frame_pointers && on.contains(&"Interpreter") && on.contains(&"JavaMain") && on.contains(&"start_thread")
+}
+
+#[test]
+fn code_that_was_moved_to_memory_without_a_file_has_the_names_and_rules_of_its_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    let source = format!("{MOVES}{SOURCE}");
+    let Some(path) = compile_c(dir.path(), "moves", &source, &["-g", "-O1", "-Wl,--build-id"]) else { return };
+    let program = path.display().to_string();
+    symseal(["bundle", "build", &program, "--name", "m", "--version", "1", "--output", &at("bundle")]).ok();
+    let mut child = Command::new(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let program = Running(child);
+    program.until_asleep();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", program.pid())).unwrap();
+    assert!(!maps.lines().any(|line| line.contains("r-x") && line.ends_with("/moves")), "{maps}");
+    run("trace-capture", ["--pid", &program.pid(), "--output", &at("trace")]).ok();
+    let frames = frames(&at("bundle"), &at("trace"), &["--no-scan", "--local-files"], u64::from(program.0.id()));
+    let named = functions(&frames);
+    let own: Vec<&str> = named.into_iter().filter(|name| ["compares", "sorts", "main"].contains(name)).collect();
+    assert_eq!(own, ["compares", "sorts", "main"], "{frames:#?}");
+    assert!(!frames.iter().any(|frame| frame["unwind"] == "frame-pointer"), "{frames:#?}");
+    assert_eq!(frames.last().unwrap()["complete"], true);
 }

@@ -10,9 +10,12 @@ use symseal_trace::{TraceCode, TraceSample};
 const MOST: usize = 1 << 16;
 
 /// The executable mappings without a file that a register or a word of a copied stack points into, by rising address: a frame pointer may lead through
-/// what lies there, whether or not the runtime told of it. `mappings` rise. The vDSO and its like are modules or the kernel's own.
+/// what lies there, whether or not the runtime told of it. `mappings` rise. Code that was moved out of a file is that module's. The vDSO and its like are modules or the kernel's own.
 pub(crate) fn made_code(samples: &[TraceSample], mappings: &[Mapping]) -> Vec<TraceCode> {
-    let made: Vec<Mapping> = mappings.iter().filter(|mapping| is_made(mapping)).cloned().collect();
+    let of_no_file = |(index, mapping): (usize, &Mapping)| {
+        (is_made(mapping) && !maps::is_moved_code(mappings, index)).then(|| mapping.clone())
+    };
+    let made: Vec<Mapping> = mappings.iter().enumerate().filter_map(of_no_file).collect();
     let mut found = BTreeSet::new();
     let mut look = |address: Avma| {
         // A call may be the last instruction of its function.

@@ -88,6 +88,17 @@ pub fn find(mappings: &[Mapping], address: Avma) -> Option<&Mapping> {
     mappings.get(after.checked_sub(1)?).filter(|mapping| mapping.contains(address))
 }
 
+/// Whether the mapping with this index, which has no file, holds code of the file around it: programs move their code to large pages (libhugetlbfs, BOLT's
+/// hugify, `node --use-largepages`). It lies between two mappings of one file and touches both, and the file goes on behind it.
+pub fn is_moved_code(mappings: &[Mapping], index: usize) -> bool {
+    let Some((before, [moved, after, ..])) = mappings.split_at_checked(index) else { return false };
+    let Some(before) = before.last().filter(|before| before.is_file()) else { return false };
+    let is_anonymous = moved.inode == 0 && (moved.path.is_empty() || moved.path.starts_with(b"[anon"));
+    let is_same_file = (before.device, before.inode, &before.path) == (after.device, after.inode, &after.path);
+    let touches = before.end == moved.start && moved.end == after.start;
+    moved.executable && is_anonymous && is_same_file && touches && before.offset < after.offset
+}
+
 fn malformed(index: usize, line: &[u8]) -> MapsError {
     let shown: String = symseal_module::escape::escape(line).chars().take(80).collect();
     MapsError { line: index.saturating_add(1), found: shown }
@@ -229,5 +240,26 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
             let _ = parse(&text);
             let _ = parse(&text[..cut]);
         }
+    }
+
+    #[test]
+    fn code_that_was_moved_out_of_its_file_lies_within_it() {
+        let mappings = parse(
+            b"1000-2000 r--p 00000000 08:01 1 /a
+2000-3000 r-xp 00000000 00:00 0
+3000-4000 r--p 00002000 08:01 1 /a
+4000-5000 r-xp 00000000 00:00 0
+5000-6000 r--p 00000000 08:01 1 /a
+6000-7000 rw-p 00000000 00:00 0
+7000-8000 r--p 00002000 08:01 1 /a
+9000-a000 r-xp 00000000 00:00 0
+a000-b000 r--p 00003000 08:01 1 /a
+b000-c000 r-xp 00000000 00:00 0
+",
+        )
+        .unwrap();
+        // Another copy that begins, memory that is no code, and what does not touch the file on both sides.
+        let moved: Vec<usize> = (0..=mappings.len()).filter(|index| is_moved_code(&mappings, *index)).collect();
+        assert_eq!(moved, [1]);
     }
 }

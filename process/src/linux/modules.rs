@@ -10,11 +10,12 @@ use super::memory::read_memory;
 use super::neighbours::{MappedFile, Neighbours, file_of};
 use super::open::{file_build_id, file_image, open_module};
 use super::proc_maps;
+use crate::maps::is_moved_code;
 use crate::{ElfImage, IdentifiedBy, Mapping, ProcessError, ProcessModule};
 
 const PAGE: u64 = 4096;
 
-/// The modules of a process, by rising address: every file that is mapped executable and is ELF, and the vDSO.
+/// The modules of a process, by rising address: every file that is mapped executable, or whose code was moved to memory, and is ELF, and the vDSO.
 pub fn modules_of(pid: u32) -> Result<Vec<ProcessModule>, ProcessError> {
     modules_in(pid, &proc_maps(pid)?)
 }
@@ -42,8 +43,12 @@ pub fn modules_again(
     let mut modules: Vec<ProcessModule> = Vec::new();
     // The last module of each file.
     let mut last: HashMap<MappedFile, usize> = HashMap::new();
-    for (index, mapping) in mappings.iter().enumerate() {
-        let is_code = mapping.executable && (mapping.is_file() || mapping.path == b"[vdso]");
+    for at in 0..mappings.len() {
+        // Of code that was moved out of its file, the mapping before it tells the file.
+        let is_moved = is_moved_code(mappings, at);
+        let index = if is_moved { at.saturating_sub(1) } else { at };
+        let Some(mapping) = mappings.get(index) else { break };
+        let is_code = is_moved || mapping.executable && (mapping.is_file() || mapping.path == b"[vdso]");
         // One module often has several executable mappings: mprotect splits them.
         let known = last
             .get(&file_of(mapping))

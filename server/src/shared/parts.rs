@@ -130,11 +130,16 @@ impl Parts {
         Ok(unfinished)
     }
 
-    /// Ends a session for good, on whichever server it is asked for, and removes its parts. Blocks.
+    /// Ends a session that has no parts for good, on whichever server it is asked for. Blocks.
+    pub(crate) fn end_without_parts(&self, session: Uuid) -> io::Result<()> {
+        self.objects.put(&ended(session), Vec::new())
+    }
+
+    /// The same, and removes its parts. Blocks.
     pub(crate) fn end(&self, session: Uuid) -> io::Result<()> {
         let ended = ended(session);
         // First: what a request writes beside this one is not taken for a new beginning.
-        self.objects.put(&ended, Vec::new())?;
+        self.end_without_parts(session)?;
         let objects = self.objects.list(&folder(session))?;
         objects.iter().filter(|(key, _)| *key != ended).try_for_each(|(key, _)| self.objects.delete(key))
     }

@@ -161,7 +161,7 @@ pub(super) async fn put(
         }
         // The blob is acknowledged: parts that stay cost room alone.
         if has_parts {
-            end_finished(&shared, id);
+            tell_unended(id, shared.end(id));
         }
         Ok(())
     };
@@ -169,13 +169,13 @@ pub(super) async fn put(
     if is_finished && !has_parts {
         // Most uploads are one request: none of them waits for the object store once more.
         let (app, shared) = (Arc::clone(app), Arc::clone(parts));
-        tokio::spawn(async move { app.pool.run(move || end_finished(&shared, id)).await });
+        tokio::spawn(async move { app.pool.run(move || tell_unended(id, shared.end_without_parts(id))).await });
     }
     finished
 }
 
-fn end_finished(parts: &Parts, id: Uuid) {
-    if let Err(error) = parts.end(id) {
+fn tell_unended(id: Uuid, ended: std::io::Result<()>) {
+    if let Err(error) = ended {
         tracing::warn!(%id, %error, "a finished upload is not ended: it can be begun again, and its parts stay for a day");
     }
 }
