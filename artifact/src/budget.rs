@@ -43,6 +43,12 @@ impl Budget {
         }
     }
 
+    /// Takes the steps of a path that is given out: a small table can name one long directory for a million files. Eight times as many bytes of paths as
+    /// there are of debug information can be given; real ones take less than one.
+    pub(crate) fn charge_path(&mut self, path: &[u8]) -> Result<()> {
+        self.charge((path.len() as u64).saturating_mul(Self::STEPS_PER_BYTE / 8))
+    }
+
     pub(crate) fn is_exhausted(&self) -> bool {
         self.exhausted
     }

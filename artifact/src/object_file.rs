@@ -353,13 +353,9 @@ impl<'d> ObjectFile<'d> {
     pub fn build_texts(&self) -> crate::BuildTexts {
         let headers = self.headers();
         let pieces: Vec<&[u8]> = headers.loaded().into_iter().map(|(_, bytes)| bytes).collect();
-        let sections = ["info", "str", "line", "line_str", "macro", "macinfo"];
-        let split = ["info.dwo", "str.dwo", "line.dwo", "macro.dwo"];
-        let bytes = sections
-            .iter()
-            .chain(&split)
-            .filter_map(|name| self.debug_section(name))
-            .map(|section| section.len() as u64);
+        let whole = ["info", "str", "line", "line_str", "macro", "macinfo"];
+        let sections = whole.iter().chain(&["info.dwo", "str.dwo", "line.dwo", "macro.dwo"]);
+        let bytes = sections.filter_map(|name| self.debug_section(name)).map(|section| section.len() as u64);
         let loaded = pieces.iter().map(|piece| piece.len() as u64);
         let mut gathering = crate::told::Gathering::of(bytes.chain(loaded).fold(0, u64::saturating_add));
         dwarf::build_texts(headers, &mut gathering);

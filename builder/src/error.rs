@@ -161,11 +161,12 @@ impl BuildError {
     }
 }
 
-/// The first pair, and how many more there are.
+/// How the limit is raised, where it can be.
 fn option(limit: Option<&str>) -> String {
     limit.map(|limit| format!(" (--archive-limit {limit}=NUMBER allows more)")).unwrap_or_default()
 }
 
+/// The first pair, and how many more there are.
 fn contradictory(conflicts: &[Conflict]) -> String {
     match conflicts {
         [] => "files contradict each other".to_owned(),

@@ -399,27 +399,16 @@ fn a_boot_image_of_another_machine_with_the_hypervisors_own_id_is_told_and_the_b
     // As mkelf32 of Xen does: the loaded bytes of the 64-bit program, within a program for 32 bits, and the same build-id.
     compile(&cc, dir.path(), "hypervisor", SOURCE, &["-g", "-Wl,--build-id=0xaa01020304"]);
     run(&objcopy, &["-O", "binary", "-j", ".text", &text("hypervisor"), &text("loaded")]);
-    let section = ".data=.text,code,alloc,load,readonly,contents";
-    run(
-        &objcopy,
-        &[
-            "-I",
-            "binary",
-            "-O",
-            "elf32-i386",
-            "-B",
-            "i386",
-            "--rename-section",
-            section,
-            &text("loaded"),
-            &text("loaded.o"),
-        ],
-    );
+    let link = || {
+        let section = ".data=.text,code,alloc,load,readonly,contents";
+        let object = ["-I", "binary", "-O", "elf32-i386", "-B", "i386", "--rename-section", section];
+        run(&objcopy, &[&object[..], &[&text("loaded"), &text("loaded.o")]].concat());
+        let options = ["-m", "elf_i386", "--build-id=0xaa01020304", "-e", "0", "-o"];
+        run(&ld, &[&options[..], &[&text("boot/hypervisor.32"), &text("loaded.o")]].concat());
+    };
     std::fs::create_dir(at("boot")).unwrap();
-    let link = ["-m", "elf_i386", "--build-id=0xaa01020304", "-e", "0", "-o"];
-    let image = text("boot/hypervisor.32");
-    run(&ld, &[&link[..], &[&image, &text("loaded.o")]].concat());
-    run(&strip, &["-s", &image]);
+    link();
+    run(&strip, &["-s", &text("boot/hypervisor.32")]);
     let found = report(&[at("hypervisor"), at("boot/hypervisor.32")]);
     let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
     assert_eq!((module.name.as_str(), found.mismatches.len(), found.conflicts.len()), ("hypervisor", 0, 0));
@@ -429,22 +418,7 @@ fn a_boot_image_of_another_machine_with_the_hypervisors_own_id_is_told_and_the_b
 
     // One that holds other code has the id by mistake, and contradicts.
     std::fs::write(at("loaded"), [0x90; 64]).unwrap();
-    run(
-        &objcopy,
-        &[
-            "-I",
-            "binary",
-            "-O",
-            "elf32-i386",
-            "-B",
-            "i386",
-            "--rename-section",
-            section,
-            &text("loaded"),
-            &text("loaded.o"),
-        ],
-    );
-    run(&ld, &[&link[..], &[&image, &text("loaded.o")]].concat());
+    link();
     let found = conflicts(&[at("hypervisor"), at("boot/hypervisor.32")]);
     let [conflict] = found.as_slice() else { panic!("{found:#?}") };
     assert!(conflict.difference.contains("for the machine x86, the other one for x86_64"), "{conflict:?}");

@@ -52,7 +52,7 @@ impl FramePlace {
 impl ResolvedThread {
     /// Whether the walk came to the very end of the stack.
     pub fn is_complete(&self) -> bool {
-        matches!(self.stop, StopReason::EndOfStack | StopReason::RootFramePointer)
+        self.stop.is_complete()
     }
 
     /// How many frames are on the stack.

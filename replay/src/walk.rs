@@ -32,7 +32,7 @@ pub struct ThreadStack {
 impl ThreadStack {
     /// Whether the walk came to the very end of the stack.
     pub fn is_complete(&self) -> bool {
-        matches!(self.stop, StopReason::EndOfStack | StopReason::RootFramePointer)
+        self.stop.is_complete()
     }
 }
 

@@ -29,13 +29,16 @@ use crate::unbundled::{FileBytes, MappedFile, Unbundled};
 use crate::upstream::Sought;
 
 /// Counts the forms that were made so far: tables of an older one are made again.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 
 /// What a note of the cache calls the processor of a table.
 const ARCH: &str = "arch";
 
 /// And what its file refers to and was not there.
 const LACKS: &str = "lacks";
+
+/// And that a package of split DWARF beside it had units of it.
+const HAS_PACKAGE: &str = "package";
 
 /// What made them.
 const PRODUCER: &str = concat!("symseal-server ", env!("CARGO_PKG_VERSION"));
@@ -208,6 +211,8 @@ async fn make(
     let said =
         |wanted| headers.iter().find(|(name, _)| name == wanted).map(|(_, said)| said.clone()).unwrap_or_default();
     let (arch, lacks) = (said(ARCH), said(LACKS));
+    let package = companions.package.filter(|_| !said(HAS_PACKAGE).is_empty());
+    let companions = companions.supplementary.into_iter().chain(package).collect();
     let file = FileBytes::Copy(CachedFile { note: Note::default(), ..made }).map(&app.blobs)?;
     Ok(MadeTable { file, sha256, source, origin, arch, companions, lacks })
 }
@@ -231,14 +236,13 @@ fn write(
     let Parts { bytes, image, beside } = parts.ok_or_else(|| io::Error::other("the cache let the table go"))?;
     let image = image.map(|image| image.map(blobs)).transpose()?;
     let parts = Parts { bytes: bytes.map(blobs)?, image, beside: beside.map(blobs)? };
-    let Read { table, arch, lacks } =
+    let Read { table, arch, lacks, has_package } =
         table(&parts, largest, id).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Table::open(&table).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
     out.write_all(&table)?;
-    Ok(Note {
-        sha256: BlobDigest::of(&table).hex().to_owned(),
-        headers: vec![(ARCH.to_owned(), arch), (LACKS.to_owned(), lacks)],
-    })
+    let mut headers = vec![(ARCH.to_owned(), arch), (LACKS.to_owned(), lacks)];
+    headers.extend(has_package.then(|| (HAS_PACKAGE.to_owned(), "yes".to_owned())));
+    Ok(Note { sha256: BlobDigest::of(&table).hex().to_owned(), headers })
 }
 
 /// Why there is no table of a file.
@@ -254,16 +258,18 @@ enum NoTable {
     Other(String),
 }
 
-/// A table with the processor of its module, and what its file refers to and was not there.
+/// A table with the processor of its module, what its file refers to and was not there, and whether a package had units of it.
 struct Read {
     table: Vec<u8>,
     arch: String,
     lacks: String,
+    has_package: bool,
 }
 
 /// The table of a file's module with this id. A symbol file has `largest` bytes at most.
 fn table(parts: &Parts<MappedFile>, largest: u64, (guid, age): ([u8; 16], u32)) -> Result<Read, NoTable> {
-    let (bytes, image, mut lacks): (&[u8], _, _) = (&parts.bytes, parts.image.as_deref(), String::new());
+    let (bytes, image): (&[u8], _) = (&parts.bytes, parts.image.as_deref());
+    let (mut lacks, mut has_package) = (String::new(), false);
     let is_wanted = |id: &DebugId, arch: &str| breakpad_ids(id, arch).any(|found| found == (guid, age));
     let (id, arch, base, stream) = if BreakpadFile::is_one(bytes) {
         if bytes.len() as u64 > largest {
@@ -276,7 +282,7 @@ fn table(parts: &Parts<MappedFile>, largest: u64, (guid, age): ([u8; 16], u32)) 
         match &mut parsed {
             ReleaseFile::Object(object) => {
                 let found = of_object(object, &parts.beside)?;
-                lacks = parts.beside.lacks(object, &found.3);
+                (lacks, has_package) = (parts.beside.lacks(object, &found.3), parts.beside.has_units(object, &found.3));
                 found
             }
             ReleaseFile::Fat(slices) => {
@@ -305,7 +311,7 @@ fn table(parts: &Parts<MappedFile>, largest: u64, (guid, age): ([u8; 16], u32)) 
         functions: &stream.functions,
     };
     let table = symseal_symx::write(&input).map_err(|error| NoTable::Other(error.to_string()))?;
-    Ok(Read { table, arch, lacks })
+    Ok(Read { table, arch, lacks, has_package })
 }
 
 fn of_object(

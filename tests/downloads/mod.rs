@@ -2,7 +2,7 @@
 //! cache outside the tree (`SYMSEAL_PACKAGES`, else `~/.cache/symseal/packages`), so that a later run needs no network.
 //!
 //! A package that is not to be had is said out loud, and is a failure where `SYMSEAL_REQUIRE` names it.
-#![allow(dead_code, unreachable_pub, reason = "each test file has this module and uses its own part")]
+#![allow(dead_code, reason = "each test file has this module and uses its own part")]
 #![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
 use std::collections::BTreeMap;
@@ -14,30 +14,31 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 /// What is fetched together, and kept in a folder of its own.
-pub struct Download {
+pub(crate) struct Download {
     /// What `SYMSEAL_REQUIRE` calls it.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// The folder in the cache: the name with its version, where one is pinned.
-    pub folder: &'static str,
+    pub(crate) folder: &'static str,
     /// The registry's client and its arguments, run in an empty folder.
-    pub command: &'static [&'static str],
+    pub(crate) command: &'static [&'static str],
     /// SHA-256 of the only file, where a version is pinned.
-    pub sha256: Option<&'static str>,
+    pub(crate) sha256: Option<&'static str>,
 }
 
 const fn debian(name: &'static str, command: &'static [&'static str]) -> Download {
     Download { name, folder: name, command, sha256: None }
 }
 
-pub const LIBC_DEBUG: Download = debian("libc6-dbg", &["apt-get", "download", "-qq", "libc6-dbg"]);
-pub const LIBSTDCPP_DEBUG: Download = debian("libstdc++6-12-dbg", &["apt-get", "download", "-qq", "libstdc++6-12-dbg"]);
-pub const PYTHON_DEBUG: Download = debian("python3.11-dbg", &["apt-get", "download", "-qq", "python3.11-dbg"]);
+pub(crate) const LIBC_DEBUG: Download = debian("libc6-dbg", &["apt-get", "download", "-qq", "libc6-dbg"]);
+pub(crate) const LIBSTDCPP_DEBUG: Download =
+    debian("libstdc++6-12-dbg", &["apt-get", "download", "-qq", "libstdc++6-12-dbg"]);
+pub(crate) const PYTHON_DEBUG: Download = debian("python3.11-dbg", &["apt-get", "download", "-qq", "python3.11-dbg"]);
 /// The C library with its debug files, of one version.
-pub const LIBC: Download = debian("libc6", &["apt-get", "download", "-qq", "libc6", "libc6-dbg"]);
-pub const LINUX_HEADERS: Download = debian("linux-libc-dev", &["apt-get", "download", "-qq", "linux-libc-dev"]);
-pub const ZLIB: Download = debian("zlib1g", &["apt-get", "download", "-qq", "zlib1g"]);
+pub(crate) const LIBC: Download = debian("libc6", &["apt-get", "download", "-qq", "libc6", "libc6-dbg"]);
+pub(crate) const LINUX_HEADERS: Download = debian("linux-libc-dev", &["apt-get", "download", "-qq", "linux-libc-dev"]);
+pub(crate) const ZLIB: Download = debian("zlib1g", &["apt-get", "download", "-qq", "zlib1g"]);
 /// The smallest of Debian's kernels, by the package that names the newest of them.
-pub const CLOUD_KERNEL: Download = debian(
+pub(crate) const CLOUD_KERNEL: Download = debian(
     "linux-image-cloud-amd64",
     &[
         "sh",
@@ -68,31 +69,31 @@ macro_rules! wheel {
     };
 }
 
-pub const DEBUGPY: Download = wheel!(
+pub(crate) const DEBUGPY: Download = wheel!(
     "debugpy",
     "1.8.22",
     "1e76339d5510bc17e9181dba9577508afcb21aad5728f1a55ef74d7d97d255f3",
     "--platform=win_amd64"
 );
-pub const CLR_LOADER: Download =
+pub(crate) const CLR_LOADER: Download =
     wheel!("clr-loader", "0.3.1", "cbad189de20d202a7d621956b0fc38049e13c9bf7ca2923441eff725cd121aa1", "--platform=any");
-pub const PYTHONNET: Download =
+pub(crate) const PYTHONNET: Download =
     wheel!("pythonnet", "3.0.5", "f6702d694d5d5b163c9f3f5cc34e0bed8d6857150237fae411fefb883a656d20", "--platform=any");
-pub const ORJSON_STRIPPED: Download = wheel!(
+pub(crate) const ORJSON_STRIPPED: Download = wheel!(
     "orjson",
     "3.10.7",
     "7db8539039698ddfb9a524b4dd19508256107568cdad24f3682d5773e60504a2",
     "--platform=macosx_10_15_universal2",
     "--implementation=cp"
 );
-pub const ORJSON: Download = wheel!(
+pub(crate) const ORJSON: Download = wheel!(
     "orjson",
     "3.13.0",
     "948bad47f2e2e43527f14248364a0e5dee26dd3184691010ec4a1ebeb0fd6771",
     "--platform=macosx_11_0_arm64",
     "--implementation=cp"
 );
-pub const KIWISOLVER: Download = wheel!(
+pub(crate) const KIWISOLVER: Download = wheel!(
     "kiwisolver",
     "1.4.5",
     "11863aa14a51fd6ec28688d76f1735f8f69ab1fabf388851a595d0721af042f5",
@@ -100,7 +101,7 @@ pub const KIWISOLVER: Download = wheel!(
     "--implementation=cp"
 );
 
-pub const NODE_PTY: Download = Download {
+pub(crate) const NODE_PTY: Download = Download {
     name: "node-pty",
     folder: "node-pty-1.1.0",
     command: &["npm", "pack", "--silent", "node-pty@1.1.0"],
@@ -108,7 +109,7 @@ pub const NODE_PTY: Download = Download {
 };
 
 /// Every one, so that a list of what is required can be held to them.
-pub const ALL: [&Download; 14] = [
+pub(crate) const ALL: [&Download; 14] = [
     &LIBC_DEBUG,
     &LIBSTDCPP_DEBUG,
     &PYTHON_DEBUG,
@@ -136,7 +137,11 @@ static MISSING: Mutex<BTreeMap<&str, String>> = Mutex::new(BTreeMap::new());
 
 impl Download {
     /// Its files, by name; None, said out loud, where it is not to be had and nobody requires it.
-    pub fn get(&self) -> Option<Vec<PathBuf>> {
+    pub(crate) fn get(&self) -> Option<Vec<PathBuf>> {
+        // Nobody who has what is wanted waits for a registry that does not answer.
+        if let Ok(files) = self.checked(&cache().join(self.folder)) {
+            return Some(files);
+        }
         let mut missing = MISSING.lock().unwrap_or_else(PoisonError::into_inner);
         let found = match missing.get(self.folder) {
             Some(why) => Err(why.clone()),
@@ -151,26 +156,26 @@ impl Download {
     }
 
     /// The only file.
-    pub fn file(&self) -> Option<PathBuf> {
+    pub(crate) fn file(&self) -> Option<PathBuf> {
         let files = self.get()?;
         assert_eq!(files.len(), 1, "{files:?}");
         files.into_iter().next()
     }
 
     /// The folder in the cache that holds its files.
-    pub fn directory(&self) -> Option<PathBuf> {
+    pub(crate) fn directory(&self) -> Option<PathBuf> {
         self.get().map(|_| cache().join(self.folder))
     }
 
     /// What is said where it is missing; fails where it is required.
-    pub fn skipped(&self, required: &str, why: &str) -> String {
+    pub(crate) fn skipped(&self, required: &str, why: &str) -> String {
         let is_required = required.split(',').any(|name| name == self.name || name == "all");
         assert!(!is_required, "{} is required (SYMSEAL_REQUIRE) and not to be had: {why}", self.name);
         format!("SKIP {}: {why}", self.name)
     }
 
     /// From the cache, or into it. A folder in the cache is whole: it gets its name when everything is in it.
-    pub fn fetch(&self, cache: &Path, pauses: &[Duration]) -> Result<Vec<PathBuf>, String> {
+    pub(crate) fn fetch(&self, cache: &Path, pauses: &[Duration]) -> Result<Vec<PathBuf>, String> {
         let folder = cache.join(self.folder);
         if let Ok(files) = self.checked(&folder) {
             return Ok(files);

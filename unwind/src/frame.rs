@@ -109,6 +109,6 @@ impl Walk {
 
     /// True where the stack was followed to its very end.
     pub fn is_complete(&self) -> bool {
-        matches!(self.stop, StopReason::EndOfStack | StopReason::RootFramePointer)
+        self.stop.is_complete()
     }
 }

@@ -84,10 +84,6 @@ fn text<'s>(sections: &'s DwarfSections<'_>, value: AttributeValue<Slice<'s>>) -
     }
 }
 
-/// A small table can name one long directory for a million files: of paths no more are given than eight times the bytes of the debug
-/// information, of which real ones take less than one.
-const STEPS_PER_BYTE: u64 = 8;
-
 fn names<'s>(
     place: &Place<'s, '_>,
     header: &LineProgramHeader<Slice<'s>>,
@@ -96,7 +92,7 @@ fn names<'s>(
 ) {
     let mut give = |path: Option<Vec<u8>>, named: Named| {
         let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(()) };
-        work.budget.charge((path.len() as u64).saturating_mul(STEPS_PER_BYTE))?;
+        work.budget.charge_path(&path)?;
         take(&path, named);
         Ok::<(), crate::cursor::Damaged>(())
     };

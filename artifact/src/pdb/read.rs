@@ -86,7 +86,7 @@ impl<'d> PdbReader<'d> {
                 for (name, kind, bytes) in lines::files(content) {
                     let Some(path) = files.text(name, PATH).filter(|path| !path.is_empty()) else { continue };
                     // One long path may be named again and again.
-                    if work.budget.charge((path.len() as u64).saturating_mul(STEPS_PER_BYTE)).is_err() {
+                    if work.budget.charge_path(path).is_err() {
                         return;
                     }
                     take(path, checksum(kind, bytes));
@@ -169,9 +169,6 @@ impl<'d> PdbReader<'d> {
         found
     }
 }
-
-/// Of paths no more are given than eight times the bytes of the database.
-const STEPS_PER_BYTE: u64 = 8;
 
 /// The part of a module's stream that has its lines and files.
 fn subsections_of<'s>(stream: &'s [u8], module: &Module<'_>) -> Option<&'s [u8]> {

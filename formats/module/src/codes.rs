@@ -128,6 +128,13 @@ impl UnwindMethod {
     }
 }
 
+impl StopReason {
+    /// Whether the walk came to the very end of the stack.
+    pub const fn is_complete(self) -> bool {
+        matches!(self, Self::EndOfStack | Self::RootFramePointer)
+    }
+}
+
 codes! {
     /// Why a walk over a stack ended.
     StopReason {

@@ -100,7 +100,7 @@ pub fn coverage(threads: &[ResolvedThread], resolver: &Resolver) -> Coverage {
                 coverage.list_nameless(thread, frame, depth, release);
             }
         }
-        if !matches!(thread.stop, StopReason::EndOfStack | StopReason::RootFramePointer) {
+        if !thread.is_complete() {
             for count in [&mut stack, &mut coverage.release, &mut coverage.all, &mut coverage.with_line] {
                 count.frames += 1;
             }

@@ -34,7 +34,7 @@ struct Part {
     sha256: String,
 }
 
-/// The symbol file of the module with this id, which is written as `id` in it; none where no debug file of it is here that has functions.
+/// The symbol file of the module with this id, which is written as `id` in it, and whether nothing is missing that its debug file refers to; none where no debug file of it is here that has functions.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidData`] where none can be made of what is here; else another time may be better.
@@ -44,13 +44,14 @@ pub(crate) async fn loose_symbol_file(
     (guid, age): ([u8; 16], u32),
     id: String,
     sought: &Sought<'_>,
-) -> Option<io::Result<CachedFile>> {
+) -> Option<io::Result<(CachedFile, bool)>> {
     let table = match made_table(app, scope, (guid, age), sought).await? {
         Ok(table) if table.has_functions() => table,
         Ok(_) => return None,
         Err(error) => return Some(Err(error)),
     };
-    Some(make(app, scope, table, id).await)
+    let is_whole = table.lacks.is_empty();
+    Some(make(app, scope, table, id).await.map(|file| (file, is_whole)))
 }
 
 async fn make(app: &App, scope: &Scope, table: MadeTable, id: String) -> io::Result<CachedFile> {

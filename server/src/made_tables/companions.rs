@@ -30,7 +30,8 @@ pub(super) struct Companions {
     package: Option<CachedFile>,
 }
 
-/// Such files.
+/// Such files, or what is known of them.
+#[derive(Debug)]
 pub(super) struct Beside<F> {
     pub(super) supplementary: Option<F>,
     pub(super) package: Option<F>,
@@ -63,9 +64,11 @@ impl Companions {
     }
 
     /// SHA-256 of each, in hex.
-    pub(super) fn sha256(&self) -> Vec<String> {
-        let package = self.package.iter().map(|package| package.note.sha256.clone());
-        self.supplementary.iter().map(Unbundled::sha256).chain(package).collect()
+    pub(super) fn sha256(&self) -> Beside<String> {
+        Beside {
+            supplementary: self.supplementary.as_ref().map(Unbundled::sha256),
+            package: self.package.as_ref().map(|package| package.note.sha256.clone()),
+        }
     }
 
     pub(super) async fn bytes(self, app: &App) -> io::Result<Beside<FileBytes>> {
@@ -86,13 +89,19 @@ impl Beside<FileBytes> {
 }
 
 impl Beside<MappedFile> {
+    /// Whether a unit of `object` is in the package: what has the name of one may be anything.
+    pub(super) fn has_units(&self, object: &ObjectFile<'_>, stream: &FunctionStream) -> bool {
+        self.package.is_some() && stream.statistics.missing_split.len() < object.split_units().len()
+    }
+
     /// What `object` refers to and was not there when its functions were read, for people; empty where nothing is missing.
     pub(super) fn lacks(&self, object: &ObjectFile<'_>, stream: &FunctionStream) -> String {
         let mut lacks = Vec::new();
         if let Some(link) = object.debug_alt_link().filter(|_| self.supplementary.is_none()) {
-            let (name, id) = (symseal_artifact::escaped(link.path), hex(link.build_id));
+            let name = symseal_artifact::escaped(link.path);
+            let id = DebugId::from_build_id(link.build_id).map(|id| format!(" ({id})")).unwrap_or_default();
             lacks.push(format!(
-                "the supplementary file {name} ({id}) is not there: names that dwz moved to it are missing"
+                "the supplementary file {name}{id} is not there: names that dwz moved to it are missing"
             ));
         }
         let missing = stream.statistics.missing_split.len();
@@ -116,7 +125,8 @@ async fn asked(app: &App, origin: &Unbundled) -> io::Result<Note> {
         let mut headers = Vec::new();
         // Of what is none there is nothing to look for; why no table is made of it is told where that is tried.
         if let Ok(object) = ObjectFile::parse(&bytes) {
-            headers.extend(object.debug_alt_link().map(|link| (SUPPLEMENTARY.to_owned(), hex(link.build_id))));
+            let supplementary = object.debug_alt_link().and_then(|link| DebugId::from_build_id(link.build_id).ok());
+            headers.extend(supplementary.map(|id| (SUPPLEMENTARY.to_owned(), id.to_string())));
             headers.extend((!object.split_units().is_empty()).then(|| (SPLIT.to_owned(), String::new())));
         }
         Ok(Note { sha256: String::new(), headers })
@@ -132,8 +142,4 @@ async fn supplementary(app: &App, scope: &Scope, id: &DebugId, sought: &Sought<'
     let sought = Sought { id: Some(id), name: None, ..*sought };
     // One that cannot be told of now is missing in this answer, and sought again for the next one.
     sought.bring(app, scope, form).await.into_iter().find_map(Result::ok)
-}
-
-fn hex(id: &[u8]) -> String {
-    id.iter().map(|byte| format!("{byte:02x}")).collect()
 }

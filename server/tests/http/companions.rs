@@ -90,6 +90,7 @@ async fn named(server: &Running, addresses: &BTreeMap<String, Vec<String>>) -> V
 fn check_partial(answer: &Value, told: &str) {
     let lacks = answer["provenance"]["lacks"].as_str().unwrap_or_default();
     assert!(lacks.contains(told), "{answer}");
+    assert_eq!(answer["provenance"]["made_with"], json!([]), "{answer}");
     for frame in answer["frames"].as_array().unwrap() {
         assert_eq!((&frame["quality"], &frame["reason"]), (&json!("function"), &json!("no-debug-file")), "{frame}");
     }

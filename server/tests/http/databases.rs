@@ -8,7 +8,7 @@ use crate::support::programs::{has, publish, run};
 use crate::support::{self, Running, http};
 use reqwest::StatusCode;
 use symseal_builder::{SealOptions, seal_bundle};
-use symseal_bundle::LayoutDir;
+use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::push;
 use symseal_seal::UtcSeconds;
 use symseal_sealer::{ArtifactKey, LogKey, TileLog};
@@ -105,6 +105,17 @@ async fn a_database_that_is_restarted_stops_no_reader_and_the_server_recovers() 
     }
 }
 
+/// A server on a database of its own, and a bundle that it has not got yet.
+async fn server_and_bundle(postgres: &Postgres, root: &Path) -> (Running, LayoutDir, Digest) {
+    let database: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let server = Running::start_as(config(&root.join("data"), &database)).await;
+    let layout = LayoutDir::create(root.join("layout")).unwrap();
+    let release = symseal_builder::Options { name: "app".into(), version: "1".into(), ..Default::default() };
+    let builder = symseal_builder::SymbolBundleBuilder::new(release).add_path(program(root));
+    let digest = builder.build(&layout).unwrap().digest;
+    (server, layout, digest)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_push_that_the_database_cannot_record_is_told_to_come_again() {
     let Some(mut postgres) = Postgres::start() else { return };
@@ -112,12 +123,7 @@ async fn a_push_that_the_database_cannot_record_is_told_to_come_again() {
         return;
     }
     let root = tempfile::tempdir().unwrap();
-    let database: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
-    let server = Running::start_as(config(&root.path().join("data"), &database)).await;
-    let binary = program(root.path());
-    let layout = LayoutDir::create(root.path().join("layout")).unwrap();
-    let release = symseal_builder::Options { name: "app".into(), version: "1".into(), ..Default::default() };
-    let digest = symseal_builder::SymbolBundleBuilder::new(release).add_path(&binary).build(&layout).unwrap().digest;
+    let (server, layout, digest) = server_and_bundle(&postgres, root.path()).await;
     postgres.stop();
     let options = symseal_registry::Options { tries: 1, ..support::options() };
     let refused = push(&layout, &digest, &server.reference("app:1"), &options).await.unwrap_err().to_string();
@@ -137,12 +143,7 @@ async fn a_deletion_or_a_seal_that_the_database_cannot_record_changes_nothing() 
         return;
     }
     let root = tempfile::tempdir().unwrap();
-    let database: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
-    let server = Running::start_as(config(&root.path().join("data"), &database)).await;
-    let binary = program(root.path());
-    let layout = LayoutDir::create(root.path().join("layout")).unwrap();
-    let release = symseal_builder::Options { name: "app".into(), version: "1".into(), ..Default::default() };
-    let bundle = symseal_builder::SymbolBundleBuilder::new(release).add_path(&binary).build(&layout).unwrap().digest;
+    let (server, layout, bundle) = server_and_bundle(&postgres, root.path()).await;
     let at = |name: &str| root.path().join(name);
     let (key, log_key) = (ArtifactKey::generate().unwrap(), LogKey::generate().unwrap());
     let mut log = TileLog::create(&at("log"), "log.example".parse().unwrap(), log_key, &at("seen")).unwrap();

@@ -16,6 +16,12 @@ use symseal_server::Origins;
 /// How long a scan may take here.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// A server that looks at the tree once, as far as a test goes.
+pub(crate) async fn looking_hourly(data: &Path, tree: &Path) -> Running {
+    let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[tree]) };
+    Running::start_with(data, &hour).await
+}
+
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -342,9 +348,9 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
     server.stop().await;
 
     // What was read is known after a restart, before anything is read again; what lies elsewhere now is gone.
-    std::fs::remove_dir_all(data.join("cache")).unwrap();
-    let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[&tree]) };
-    let server = Running::start_with(&data, &hour).await;
+    // The cache is moved away as a whole: what still ends in the background writes to it.
+    std::fs::rename(data.join("cache"), folder.path().join("cache")).unwrap();
+    let server = looking_hourly(&data, &tree).await;
     assert_eq!(get(&http, &server, "/buildid/aaaa0004/debuginfo").await.0, StatusCode::OK);
     std::fs::rename(tree.join("a.tar.gz"), folder.path().join("a.tar.gz")).unwrap();
     assert_eq!(get(&http, &server, "/buildid/aaaa0005/debuginfo").await.0, StatusCode::NOT_FOUND);
@@ -387,8 +393,7 @@ async fn a_pool_that_has_not_changed_is_not_opened_again_and_a_member_that_is_no
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!((keys(&http, &server).await, index()), (known, written));
     server.stop().await;
-    let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[&tree]) };
-    let server = Running::start_with(&data, &hour).await;
+    let server = looking_hourly(&data, &tree).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!((keys(&http, &server).await, index()), (known, written));
     // Other bytes, which no look has seen.

@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::support::programs::run;
 use crate::support::{Running, http};
-use crate::trees::{copy, folders, get, has_tools, origins, program, text, wait};
+use crate::trees::{copy, folders, get, has_tools, looking_hourly, origins, program, text, wait};
 use reqwest::StatusCode;
 use symseal_bundle::Digest;
-use symseal_server::Origins;
 
 /// Who builds into a tree that is served writes to files while they are sent.
 #[tokio::test(flavor = "multi_thread")]
@@ -23,8 +22,7 @@ async fn a_file_that_is_written_to_while_it_is_sent_is_not_sent_to_its_end() {
     bytes.resize(64 << 20, 7);
     let bytes = bytes;
     std::fs::write(&file, &bytes).unwrap();
-    let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[&tree]) };
-    let server = Running::start_with(&folder.path().join("data"), &hour).await;
+    let server = looking_hourly(&folder.path().join("data"), &tree).await;
     let (http, path) = (http(), "/buildid/aaaa0011/debuginfo");
     wait(&http, &server, path, StatusCode::OK).await;
     assert!(get(&http, &server, path).await.1 == bytes);
@@ -66,8 +64,7 @@ async fn what_was_touched_is_served_still_and_only_what_is_gone_is_not_found() {
     let file = copy(&plain.whole, tree.join("plain"));
     let archive = tree.join("packed.tar.gz");
     run("tar", &["-czf", text(&archive), "-C", text(&work), packed.id]);
-    let hour = Origins { tree_interval: Duration::from_secs(3600), ..origins(&[&tree]) };
-    let server = Running::start_with(&folder.path().join("data"), &hour).await;
+    let server = looking_hourly(&folder.path().join("data"), &tree).await;
     let http = http();
     let [of_plain, of_packed] = [&plain, &packed].map(|it| format!("/buildid/{}/executable", it.id));
     wait(&http, &server, &of_plain, StatusCode::OK).await;

@@ -146,7 +146,7 @@ mod tests {
     #[tokio::test]
     async fn a_token_holds_for_as_long_as_its_import_and_not_once_it_is_revoked() {
         let folder = tempfile::tempdir().unwrap();
-        let life = Duration::from_secs(3);
+        let life = Duration::from_secs(6);
         let token = Token::make("loose", folder.path(), None, life).await.unwrap();
         let renewing = token.renewing(life);
         let info = async || {

@@ -263,6 +263,7 @@ mod tests {
         check(&[&[("a", 'f'), ("b -> a", 'h')], &[(".wh.a", 'f')]], &[("b", 0, 0)]);
         check(&[&[("a", 'f')], &[("b -> ./a", 'h'), ("c -> gone", 'h')]], &[("a", 0, 0), ("b", 0, 0)]);
     }
+
     #[test]
     fn a_hard_link_keeps_its_file_when_its_own_layer_hides_the_name() {
         let below: &[(&str, char)] = &[("a", 'f'), ("d/x", 'f')];

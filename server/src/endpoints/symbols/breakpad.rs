@@ -25,6 +25,8 @@ use crate::upstream::{Hops, Sought};
 
 /// Counts the forms that were written so far: files of an older one are made again.
 const FORM: u32 = 4;
+/// How long a symbol file may be kept that something is missing of, in seconds.
+const NOT_WHOLE: &str = "public, max-age=60";
 /// The longest id, in digits.
 const ID_DIGITS: usize = 128;
 
@@ -87,7 +89,11 @@ pub(super) async fn answer(
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 not_found(&format!("this server has no symbol file of this module, and can make none: {error}"))
             }
-            made => answered(app, (method, request), made),
+            // What is missing may come: clients are not to keep this one for long.
+            Ok((file, is_whole)) => {
+                answered(app, (method, request), Ok(file), if is_whole { BY_ID } else { NOT_WHOLE })
+            }
+            Err(error) => answered(app, (method, request), Err(error), BY_ID),
         });
     }
     let missing = || not_found("this server has no symbol table and no symbol file of this module");
@@ -119,15 +125,20 @@ async fn symbol_file(app: &App, method: &Method, request: &HeaderMap, table: Can
     let key = CacheKey::of(&format!("sym {FORM} {} {} {id}", table.bundle, table.digest));
     let (blobs, limit) = (Arc::clone(&app.blobs), app.cache.capacity() / 2);
     let made = app.cache.make((&app.pool, &app.making), key, move |file| make(&blobs, &table, id, file, limit)).await;
-    answered(app, (method, request), made)
+    answered(app, (method, request), made, BY_ID)
 }
 
-fn answered(app: &App, (method, request): (&Method, &HeaderMap), made: io::Result<CachedFile>) -> Response {
+fn answered(
+    app: &App,
+    (method, request): (&Method, &HeaderMap),
+    made: io::Result<CachedFile>,
+    kept: &'static str,
+) -> Response {
     match made {
         Ok(found) => {
             let headers = vec![
                 (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
-                (header::CACHE_CONTROL, HeaderValue::from_static(BY_ID)),
+                (header::CACHE_CONTROL, HeaderValue::from_static(kept)),
             ];
             let (etag, window) = (format!("\"sha256:{}\"", found.note.sha256), Some(found.window()));
             file_response(&app.pool, method, request, FileAnswer { source: found.blob.into(), window, etag, headers })
