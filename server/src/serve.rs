@@ -18,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use tower_service::Service as _;
 
@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::check::idle_rules;
 use crate::collector::{Collector, NO_GRACE, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
-use crate::http::{BreakConnection, Breakable, MapSender, Peer, listen, unbound_while_few};
+use crate::http::{Bounded, BreakConnection, Breakable, MapSender, Peer, Unsent, listen};
 use crate::opened::{lock_data, open};
 use crate::origins::{no_tree, no_upstream};
 use crate::pool::Pool;
@@ -209,13 +209,14 @@ impl Server {
         let router = routes(Arc::clone(&app));
         let graceful = GracefulShutdown::new();
         let mut not_accepted = NotAccepted::default();
+        let unsent = Unsent::of_the_system();
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => {
                         let watcher = graceful.watcher();
-                        unbound_while_few(&stream, graceful.count());
+                        let stream = Bounded::new(stream, &unsent);
                         accept(stream, Peer(peer.ip()), tls.as_deref(), (router.clone(), HEAD_TIMEOUT), watcher);
                     }
                     Err(error) => {
@@ -256,6 +257,9 @@ impl Server {
             tracing::warn!(%error, "alerts are lost but for this log");
         }
         save(&app, index_file).await;
+        if let Err(error) = app.store.settle().await {
+            tracing::warn!(%error, "what the database has written stays in its log, beside its file");
+        }
         drop(lock);
         Ok(())
     }
@@ -326,14 +330,14 @@ async fn renew(tls: Arc<Tls>, pool: Pool) {
 /// Answers what comes over a connection that was accepted, by a router and within a time for a request's head, and one before it for the handshake. What is
 /// given back ends it.
 pub(crate) fn accept(
-    stream: TcpStream,
+    stream: Bounded,
     peer: Peer,
     tls: Option<&Tls>,
     (router, patience): (Router, Duration),
     watcher: Watcher,
 ) -> AbortHandle {
     // Answers are written whole: waiting for more only delays small ones.
-    let _ = stream.set_nodelay(true);
+    let _ = stream.stream().set_nodelay(true);
     let stream = Breakable::new(stream);
     let Some(tls) = tls else {
         return tokio::spawn(serve_connection(MapSender::new(stream), peer, (router, patience), watcher))

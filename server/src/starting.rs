@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
 use crate::endpoints::plain;
-use crate::http::{BreakConnection, Peer, drain};
+use crate::http::{Bounded, BreakConnection, Peer, Unsent, drain};
 use crate::metrics::Face;
 use crate::routes::face_of;
 use crate::serve::{ACCEPT_PAUSE, accept};
@@ -46,6 +46,7 @@ pub(crate) async fn answer_until_done<T>(
     let router = Router::new().fallback(answer);
     let connections = GracefulShutdown::new();
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
+    let unsent = Unsent::of_the_system();
     let mut work = std::pin::pin!(work);
     let done = loop {
         tokio::select! {
@@ -59,6 +60,7 @@ pub(crate) async fn answer_until_done<T>(
                         oldest.abort();
                     }
                     let watcher = connections.watcher();
+                    let stream = Bounded::new(stream, &unsent);
                     open.push_back(accept(stream, Peer(peer.ip()), tls, (router.clone(), PATIENCE), watcher));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,

@@ -8,6 +8,7 @@ mod program;
 mod clients;
 mod curl;
 mod limits;
+mod pipelines;
 mod scene;
 mod strangers;
 mod tls;

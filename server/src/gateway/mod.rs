@@ -43,7 +43,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::file_cache::FileCache;
-use crate::http::{Breakable, Peer, listen};
+use crate::http::{Bounded, Breakable, Peer, Unsent, listen};
 use crate::pool::Pool;
 use crate::{Patience, STOP_WITHIN, ServerError, opened, serve};
 use catalogue::{Catalogue, Listed};
@@ -177,6 +177,7 @@ impl Gateway {
         let graceful = GracefulShutdown::new();
         let mut not_accepted = serve::NotAccepted::default();
         let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let unsent = Unsent::of_the_system();
         loop {
             let accepted = async {
                 let place = Arc::clone(&places).acquire_owned().await;
@@ -187,7 +188,7 @@ impl Gateway {
                 accepted = accepted => match accepted {
                     (Ok((stream, peer)), place) => {
                         let _ = stream.set_nodelay(true);
-                        let stream = Breakable::new(stream);
+                        let stream = Breakable::new(Bounded::new(stream, &unsent));
                         let connection = serve::serve_connection(stream, Peer(peer.ip()), (router.clone(), serve::HEAD_TIMEOUT), graceful.watcher());
                         tokio::spawn(async move {
                             connection.await;

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 
 use super::conditional::Validators;
@@ -150,25 +150,25 @@ fn insert(response: &mut Response, name: HeaderName, text: &str) {
 /// A part of a file as a body. A read that fails breaks the connection: the client must not take less for all, nor what was written to a
 /// file of somebody else's, which was in the state `foreign`, for what the answer's head promised.
 fn file_body(pool: Pool, blob: OpenBlob, part: ByteRange, foreign: Option<FileStamp>) -> Body {
-    let state = (pool, Arc::new(blob), part.start, part.length, foreign);
-    Body::from_stream(stream::try_unfold(state, async |(pool, blob, at, left, foreign)| {
+    let state = (pool, Arc::new(blob), part.start, part.length, Blocks::default());
+    Body::from_stream(stream::try_unfold(state, move |(pool, blob, at, left, mut blocks)| async move {
         if left == 0 {
             return Ok(None);
         }
         let length = left.min(READ_BLOCK);
         let shared = Arc::clone(&blob);
         let read = move || {
-            let block = read_block(&shared.file, at, length)?;
+            let block = blocks.read(&shared.file, at, length)?;
             // After each block, so that the last one is not sent of a file that has changed since its first.
             if let Some(stamp) = foreign
                 && FileStamp::of(&shared.file.metadata()?)? != stamp
             {
                 return Err(io::Error::other("the file was changed while it was sent"));
             }
-            Ok(block)
+            Ok((block, blocks))
         };
-        let block = pool.run(read).await.map_err(io::Error::other)??;
-        Ok::<_, io::Error>(Some((block, (pool, blob, at + length, left - length, foreign))))
+        let (block, blocks) = pool.run(read).await.map_err(io::Error::other)??;
+        Ok::<_, io::Error>(Some((block, (pool, blob, at + length, left - length, blocks))))
     }))
 }
 
@@ -199,8 +199,24 @@ fn block(at: u64, left: u64) -> Range<usize> {
     at..at.saturating_add(usize::try_from(left.min(MAP_BLOCK)).unwrap_or(usize::MAX))
 }
 
-fn read_block(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
-    let mut block = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-    file.read_exact_at(&mut block, at)?;
-    Ok(block.into())
+/// The memory that one answer reads a file into. It is used again as soon as the connection has done with it: the system takes longer to give out as much
+/// of it, page by page, than to read the file (`docs/performance.md`, "The server beside Debian's debuginfod").
+#[derive(Default)]
+struct Blocks([Bytes; 2]);
+
+impl Blocks {
+    fn read(&mut self, file: &File, at: u64, length: u64) -> io::Result<Bytes> {
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        let Self([mut older, mut newer]) = std::mem::take(self);
+        if !older.is_unique() && newer.is_unique() {
+            std::mem::swap(&mut older, &mut newer);
+        }
+        let spare = older.try_into_mut().ok();
+        let mut block = spare.filter(|spare| spare.len() >= length).unwrap_or_else(|| BytesMut::zeroed(length));
+        file.read_exact_at(block.get_mut(..length).unwrap_or_default(), at)?;
+        let block = block.freeze();
+        let sent = block.slice(..length);
+        *self = Self([newer, block]);
+        Ok(sent)
+    }
 }

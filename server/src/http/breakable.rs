@@ -8,24 +8,25 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+
+use super::Bounded;
 
 /// The connection. Dropped before it was shut down, it is reset.
 #[derive(Debug)]
 pub(crate) struct Breakable {
-    stream: TcpStream,
+    stream: Bounded,
     is_shut_down: bool,
 }
 
 impl Breakable {
-    /// Of an accepted stream.
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    /// Of an accepted connection.
+    pub(crate) fn new(stream: Bounded) -> Self {
         Self { stream, is_shut_down: false }
     }
 
-    /// The stream itself.
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
+    /// The connection itself.
+    pub(super) fn connection(&mut self) -> &mut Bounded {
+        &mut self.stream
     }
 }
 
@@ -33,7 +34,7 @@ impl Drop for Breakable {
     fn drop(&mut self) {
         if !self.is_shut_down {
             // One that the client has closed cannot be reset any more.
-            let _ = self.stream.set_zero_linger();
+            let _ = self.stream.stream().set_zero_linger();
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The parts of HTTP that more than one endpoint speaks.
 
 mod body;
+mod bounded;
 mod breakable;
 mod broken;
 mod conditional;
@@ -17,6 +18,7 @@ mod peer;
 mod range;
 
 pub(crate) use body::{FileAnswer, Source, file_response};
+pub(crate) use bounded::{Bounded, Unsent};
 pub(crate) use breakable::Breakable;
 pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use conditional::names_tag;
@@ -25,7 +27,7 @@ pub(crate) use encoding::{Coding, accepted_coding};
 pub(crate) use gathered::{Memory, NoRoom, NotGathered, Share};
 pub(crate) use host::{is_this_machine, name_of as name_of_host};
 pub(crate) use incoming::Incoming;
-pub(crate) use listen::{listen, unbound_while_few};
+pub(crate) use listen::listen;
 pub(crate) use map_sender::MapSender;
 pub(crate) use path::{form_values, percent_decode, percent_encode, query_values};
 pub(crate) use peer::Peer;

@@ -172,6 +172,11 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
+    /// Brings what was written to the one file that people copy, where there is one and others beside it.
+    fn settle(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Whether the database answers.
     fn ping(&self) -> Answer<'_, ()>;
 }

@@ -197,6 +197,13 @@ impl Store for SqliteStore {
         Box::pin(async move { Ok(sqlite_alerts::newest(&self.pool, limit).await?) })
     }
 
+    fn settle(&self) -> Answer<'_, ()> {
+        Box::pin(async move {
+            sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.pool).await?;
+            Ok(())
+        })
+    }
+
     fn ping(&self) -> Answer<'_, ()> {
         Box::pin(async move {
             sqlx::query("SELECT 1").execute(&self.pool).await?;

@@ -484,3 +484,17 @@ async fn one_server_at_a_time_has_the_turn_to_collect() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
+
+#[tokio::test]
+async fn the_file_alone_has_all_of_it_once_it_has_settled() {
+    let (data, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(data.path(), None).await.unwrap();
+    store.put_bundle(&bundle()).await.unwrap();
+    store.settle().await.unwrap();
+    std::fs::copy(data.path().join(DATABASE_FILE), copy.path().join(DATABASE_FILE)).unwrap();
+    let copied = open(copy.path(), None).await.unwrap();
+    assert_eq!(copied.bundle("sha256:11").await.unwrap(), Some(bundle()));
+    // And the one that settled goes on.
+    store.put_seal("sha256:11", Some(&seal())).await.unwrap();
+    assert_eq!(store.bundle("sha256:11").await.unwrap().unwrap().seal, Some(seal()));
+}

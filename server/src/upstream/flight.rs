@@ -178,7 +178,7 @@ impl Upstreams {
                 }
             },
             (_, Answer::Absent) => {
-                self.note_absence(key);
+                self.note_absence(wanted.question());
                 Progress::Absent
             }
             (_, Answer::TooManyHops) => Progress::TooManyHops,

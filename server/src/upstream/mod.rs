@@ -73,8 +73,9 @@ pub(crate) struct Upstreams {
     taken_down: Arc<TakenDown>,
     pool: Pool,
     making: Pool,
-    /// Files on their way, by name and hops: a request that came back to us must not wait for itself.
+    /// Files on their way, by question and hops: a request that came back to us must not wait for itself.
     flights: Mutex<HashMap<(CacheKey, usize), Arc<Flight>>>,
+    /// Questions to which nobody had an answer.
     absences: Mutex<HashMap<CacheKey, Instant>>,
     /// Servers, by their place in the list, that began to send a file and did not bring it.
     failures: Mutex<HashMap<(CacheKey, usize), Instant>>,
@@ -115,7 +116,7 @@ impl Upstreams {
 
     /// Asks for a file, or joins those who did.
     pub(crate) async fn find(self: &Arc<Self>, wanted: Wanted, hops: &Hops) -> Outcome {
-        let key = CacheKey::of(&wanted.name);
+        let (key, question) = (CacheKey::of(&wanted.name), wanted.question());
         loop {
             if self.cache.has(&key) {
                 let (cache, wanted) = (Arc::clone(&self.cache), key.clone());
@@ -123,7 +124,7 @@ impl Upstreams {
                     return self.unless_taken_down(found);
                 }
             }
-            if self.is_absent(&key) {
+            if self.is_absent(&question) {
                 return Outcome::Absent;
             }
             if hops.are_too_many() {
@@ -162,8 +163,9 @@ impl Upstreams {
 
     /// The flight that brings the file; none when it has just arrived.
     fn join(self: &Arc<Self>, key: &CacheKey, wanted: &Wanted, hops: &Hops) -> Option<Arc<Flight>> {
+        let place = (wanted.question(), hops.count());
         let mut flights = lock(&self.flights);
-        if let Some(flight) = flights.get(&(key.clone(), hops.count())) {
+        if let Some(flight) = flights.get(&place) {
             return Some(Arc::clone(flight));
         }
         // It leaves the flights only after it came into the cache.
@@ -171,22 +173,22 @@ impl Upstreams {
             return None;
         }
         let (flight, pilot) = Flight::new();
-        flights.insert((key.clone(), hops.count()), Arc::clone(&flight));
+        flights.insert(place.clone(), Arc::clone(&flight));
         let (this, key, wanted, hops) = (Arc::clone(self), key.clone(), wanted.clone(), hops.clone());
         tokio::spawn(async move {
             // Also when the task ends early: nobody waits for a flight without a pilot.
-            let _landing = Landing { upstreams: &this, place: (key.clone(), hops.count()) };
+            let _landing = Landing { upstreams: &this, place };
             this.fly(&key, &wanted, &hops, pilot).await;
         });
         Some(flight)
     }
 
-    fn is_absent(&self, key: &CacheKey) -> bool {
-        is_remembered(&self.absences, key)
+    fn is_absent(&self, question: &CacheKey) -> bool {
+        is_remembered(&self.absences, question)
     }
 
-    fn note_absence(&self, key: &CacheKey) {
-        self.remember(&self.absences, key.clone());
+    fn note_absence(&self, question: CacheKey) {
+        self.remember(&self.absences, question);
     }
 
     fn has_failed(&self, key: &CacheKey, server: usize) -> bool {

@@ -100,12 +100,16 @@ impl UpstreamServer {
         Ok(Self { base, name: name_of(&parsed), breaker: Breaker::new(patience.pause), patience })
     }
 
-    /// Asks for a file, unless the server is dead; where it has none, for its packed form.
+    /// Asks for a file, unless the server is dead; where it has none, wherever else it may be.
     pub(super) async fn ask(self: Arc<Self>, http: Client, wanted: Wanted, hops: Hops) -> Answer {
-        match (self.ask_at(&http, &wanted.path, (&wanted, false), &hops).await, &wanted.packed) {
-            (Answer::Absent, Some(path)) => self.ask_at(&http, path, (&wanted, true), &hops).await,
-            (answer, _) => answer,
+        let mut answer = self.ask_at(&http, &wanted.path, (&wanted, false), &hops).await;
+        for (path, is_packed) in &wanted.elsewhere {
+            if !matches!(answer, Answer::Absent) {
+                break;
+            }
+            answer = self.ask_at(&http, path, (&wanted, *is_packed), &hops).await;
         }
+        answer
     }
 
     async fn ask_at(

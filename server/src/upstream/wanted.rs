@@ -3,6 +3,7 @@
 use symseal_module::DebugId;
 
 use super::Expected;
+use crate::file_cache::CacheKey;
 use crate::http::percent_decode;
 
 /// Bytes of a path that is passed on.
@@ -15,8 +16,8 @@ pub(crate) struct Wanted {
     pub(crate) name: String,
     /// Path and query below a base URL, as it is sent.
     pub(crate) path: String,
-    /// The path at which a symbol store has the file packed, where it may.
-    pub(crate) packed: Option<String>,
+    /// Where else a symbol store may have the file, to be asked one after the other, and whether it is packed there.
+    pub(crate) elsewhere: Vec<(String, bool)>,
     /// What the file must be.
     pub(crate) expected: Expected,
 }
@@ -25,12 +26,18 @@ impl Wanted {
     /// A file of a debuginfod server, of the module with a build-id.
     pub(crate) fn of_build_id(id: &DebugId, kind: &str) -> Self {
         let path = format!("buildid/{id}/{kind}");
-        Self { name: format!("debuginfod:{path}"), path, packed: None, expected: Expected::Id(id.clone()) }
+        Self { name: format!("debuginfod:{path}"), path, elsewhere: Vec::new(), expected: Expected::Id(id.clone()) }
     }
 
     /// What a debuginfod server has at a path, whatever that is.
     pub(crate) fn of_source(path: String) -> Self {
-        Self { name: format!("debuginfod:{path}"), path, packed: None, expected: Expected::Anything }
+        Self { name: format!("debuginfod:{path}"), path, elsewhere: Vec::new(), expected: Expected::Anything }
+    }
+
+    /// What tells one question from another. Two questions that differ in their case mean one file, and may have different answers: of a server that tells
+    /// cases apart.
+    pub(super) fn question(&self) -> CacheKey {
+        CacheKey::of(&self.path)
     }
 
     /// The file of a symbol server at `NAME/ID/NAME`. None where that would be another path there.
@@ -39,9 +46,13 @@ impl Wanted {
         if path.len() > PATH_LIMIT || parts.len() != 3 || !parts.iter().all(|part| is_plain(part)) {
             return None;
         }
-        // Upper and lower case mean the same; servers that tell them apart get what the client has.
-        let (name, packed) = (format!("symbols:{}", path.to_lowercase()), packed(path));
-        Some(Self { name, path: path.to_owned(), packed, expected })
+        // Upper and lower case mean the same. A server that tells them apart has the file where SymStore wrote it, or where SSQP asks for it: clients of
+        // SSQP ask in lower case.
+        let of_symstore = as_symstore(&parts).filter(|of_symstore| of_symstore != path);
+        let elsewhere =
+            [(packed(path), true), (of_symstore.clone(), false), (of_symstore.as_deref().and_then(packed), true)];
+        let elsewhere = elsewhere.into_iter().filter_map(|(path, is_packed)| Some((path?, is_packed))).collect();
+        Some(Self { name: format!("symbols:{}", path.to_lowercase()), path: path.to_owned(), elsewhere, expected })
     }
 }
 
@@ -51,6 +62,17 @@ fn is_plain(part: &str) -> bool {
     !name.is_empty()
         && name.bytes().any(|byte| byte != b'.')
         && !name.chars().any(|char| char.is_control() || matches!(char, '/' | '\\' | '%' | '?' | '#'))
+}
+
+/// As SymStore writes the id of a program (eight digits of its time stamp in upper case, its size in lower case) or of its database (the GUID in upper
+/// case, the age in lower case). Only digits are changed: what a file is called cannot be known from another case of its name.
+fn as_symstore(parts: &[&str]) -> Option<String> {
+    let [first, id, last] = parts else { return None };
+    if !id.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let (upper, lower) = id.split_at_checked(if id.len() > 32 { 32 } else { 8 })?;
+    Some(format!("{first}/{}{}/{last}", upper.to_ascii_uppercase(), lower.to_ascii_lowercase()))
 }
 
 /// As SymStore names what it has packed: the last letter is an underscore (`app.pd_`).
@@ -75,8 +97,27 @@ mod tests {
             ("a.b%20c/ID/a.b%20c", None),
         ] {
             let wanted = Wanted::of_symbols(path, Expected::Anything).unwrap();
-            assert_eq!(wanted.packed.as_deref(), expected, "{path}");
+            let expected: Vec<_> = expected.map(|path| (path.to_owned(), true)).into_iter().collect();
+            assert_eq!(wanted.elsewhere, expected, "{path}");
         }
+    }
+
+    #[test]
+    fn a_store_that_tells_upper_from_lower_case_is_asked_as_symstore_writes_ids() {
+        let asked = |path: &str| {
+            let wanted = Wanted::of_symbols(path, Expected::Anything).unwrap();
+            let elsewhere = wanted.elsewhere.into_iter().filter(|(_, is_packed)| !is_packed).map(|(path, _)| path);
+            elsewhere.collect::<Vec<_>>()
+        };
+        let database = "a.pdb/D6FEA1B2C3D4E5F60718293A4B5C6D7Eaf/a.pdb";
+        assert!(asked(database).is_empty());
+        assert_eq!(asked(&database.to_lowercase()), [database]);
+        assert_eq!(asked("a.pdb/D6FEA1B2C3D4E5F60718293A4B5C6D7EAF/a.pdb"), [database]);
+        let program = "CRASH.exe/5AB380779000c/CRASH.exe";
+        assert!(asked(program).is_empty());
+        assert_eq!(asked("CRASH.exe/5ab380779000c/CRASH.exe"), [program]);
+        // Ids of SSQP have one case.
+        assert!(asked("_.debug/elf-buildid-sym-0102030405060708090a0b0c0d0e0f1011121314/_.debug").is_empty());
     }
 
     #[test]

@@ -108,6 +108,28 @@ async fn a_pdb_has_its_image_base_wherever_its_program_lies() {
 }
 
 #[tokio::test]
+async fn a_store_that_tells_cases_apart_is_asked_as_symstore_writes_and_a_name_in_another_case_hides_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let Some((_, pdb)) = windows_library(&root.path().join("windows"), SOURCE) else { return };
+    let (bytes, (guid, age)) = (std::fs::read(&pdb).unwrap(), guid_and_age(&pdb));
+    let id = format!("{}{age:x}", guid.to_uppercase());
+    let store = Store::of(HashMap::from([(format!("Native.pdb/{id}/Native.pdb"), bytes.clone())])).await;
+    let near = asking_symbols(&root.path().join("near"), store.url.clone()).await;
+    let get = async |name: &str, id: &str| {
+        let answer = http().get(near.url(&format!("/symbols/{name}/{id}/{name}"))).send().await.unwrap();
+        (answer.status(), answer.bytes().await.unwrap())
+    };
+    // What the file is called there cannot be known from this.
+    assert_eq!(get("native.pdb", &id.to_lowercase()).await.0, StatusCode::NOT_FOUND);
+    assert!(get("Native.pdb", &id.to_lowercase()).await == (StatusCode::OK, bytes.clone().into()));
+    let asked = store.take_asked();
+    assert_eq!(asked.last(), Some(&format!("/Native.pdb/{id}/Native.pdb")), "{asked:?}");
+    // Once it is here the case is nobody's concern.
+    assert!(get("native.pdb", &id).await == (StatusCode::OK, bytes.into()));
+    assert!(store.take_asked().is_empty());
+}
+
+#[tokio::test]
 async fn a_library_that_another_symbol_server_has_is_named_as_there() {
     let far = Fixture::new().await;
     let folder = far.root.path();

@@ -94,6 +94,28 @@ async fn a_manifest_of_exactly_four_mebibytes_is_taken_and_given_back_and_one_by
 }
 
 #[tokio::test]
+async fn the_type_of_a_manifest_stays_as_it_was_published() {
+    let fixture = Fixture::new().await;
+    fixture.blob("r", b"{}").await;
+    let mut silent = manifest(json!({}));
+    silent.as_object_mut().unwrap().remove("mediaType");
+    assert_eq!(fixture.manifest("r", "v1", &silent).await.status(), StatusCode::CREATED);
+    let digest = Digest::of(silent.to_string().as_bytes());
+    for reference in ["other", &digest.to_string()] {
+        let url = fixture.server.url(&format!("/v2/r/manifests/{reference}"));
+        let put = fixture.http.put(url).header(CONTENT_TYPE, "application/vnd.example+json").body(silent.to_string());
+        let refused = put.send().await.unwrap();
+        assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+        let told = refused.text().await.unwrap();
+        assert!(told.contains("MANIFEST_INVALID") && told.contains(MANIFEST), "{told}");
+    }
+    assert_eq!(fixture.manifest("r", "v2", &silent).await.status(), StatusCode::CREATED);
+    for reference in ["v1", "v2"] {
+        assert_eq!(fixture.get(&format!("/v2/r/manifests/{reference}")).await.headers()[CONTENT_TYPE], MANIFEST);
+    }
+}
+
+#[tokio::test]
 async fn a_sha512_names_blobs_and_manifests_and_comes_back_in_the_header() {
     let fixture = Fixture::new().await;
     let name = |bytes: &[u8]| {

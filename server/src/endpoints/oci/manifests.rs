@@ -118,6 +118,13 @@ pub(crate) async fn put(
         .map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
 
     manifest.check_types().map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
+    // What a digest answers with stays as it was published: bytes that do not say their type themselves could be given another one.
+    let known = app.repositories.get(&name).and_then(|known| known.manifest(&Reference::Digest(digest.clone())));
+    if let Some((_, known)) = known.filter(|(_, known)| known.media_type != manifest.media_type) {
+        let (before, now) = (&known.media_type, &manifest.media_type);
+        let message = format!("{digest} is there as {before}: expected that as Content-Type, found {now}");
+        return Err(OciError::new(Code::ManifestInvalid, message));
+    }
     let mut answer = stored(format!("/v2/{name}/manifests/{digest}"), &digest);
     if let Some(subject) = &manifest.subject {
         answer.extend(headers([(OCI_SUBJECT, subject.to_string())]));
