@@ -135,7 +135,7 @@ pub(crate) async fn publish(
     if missing.is_none() && repository.manifest(&Reference::Digest(digest.clone())).is_some() {
         return Ok(());
     }
-    withdraw(app, name, &Reference::Digest(digest)).await?;
+    withdraw_in_any_case(app, name, &Reference::Digest(digest)).await?;
     let problem = "what the manifest names was collected while it was stored, which took too long: push it again";
     Err(io::Error::new(io::ErrorKind::HostUnreachable, problem).into())
 }
@@ -359,7 +359,20 @@ pub(crate) struct Withdrawn {
 }
 
 /// Takes a tag, or a manifest with its tags, out of a repository. What it named is left to the collector.
+///
+/// # Errors
+/// [`PublishError::Store`]: the database is away, and nothing was changed: what follows the folder, a bundle's record and the line of the audit log, would be lost.
 pub(crate) async fn withdraw(
+    app: &Arc<App>,
+    name: &RepositoryName,
+    reference: &Reference,
+) -> Result<Withdrawn, PublishError> {
+    app.store.ping().await?;
+    withdraw_in_any_case(app, name, reference).await
+}
+
+/// [`withdraw`] of what must not stay, also while the database is away.
+async fn withdraw_in_any_case(
     app: &Arc<App>,
     name: &RepositoryName,
     reference: &Reference,
@@ -380,10 +393,6 @@ pub(crate) async fn withdraw(
         }),
         Reference::Tag(_) => None,
     };
-    // The record follows the folder, from which a start makes it again. A database that is away is to refuse before anything changes.
-    if concerned.is_some() {
-        app.store.ping().await?;
-    }
     let (shared, blobs, pins, wanted) =
         (Arc::clone(&repository), Arc::clone(&app.blobs), Arc::clone(&app.pins), reference.clone());
     let is_pinned = move |digest: &BlobDigest| Ok(pins.get(digest)?.is_some());
@@ -417,8 +426,15 @@ async fn record_withdrawal_later(app: Weak<App>, bundle: BlobDigest) {
     loop {
         tokio::time::sleep(RECORD_AGAIN).await;
         let Some(app) = app.upgrade() else { return };
-        let _bundle_changes = app.debug_files.changes.lock().await;
-        match record_withdrawal(&app, &bundle).await {
+        // Nobody waits for the time that a database takes to be away.
+        let recorded = match app.store.ping().await {
+            Ok(()) => {
+                let _bundle_changes = app.debug_files.changes.lock().await;
+                record_withdrawal(&app, &bundle).await
+            }
+            Err(error) => Err(error.into()),
+        };
+        match recorded {
             Ok(()) => return,
             Err(error) => tracing::warn!(digest = %bundle, %error, "a deletion is not recorded yet"),
         }
