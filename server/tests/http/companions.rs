@@ -207,4 +207,21 @@ async fn a_package_of_split_dwarf_is_found_beside_its_program_and_a_skeleton_alo
     std::fs::copy(at("packed"), tree.join("app.dwp")).unwrap();
     check_whole(&named(&server, &expected).await, &expected);
     server.stop().await;
+
+    // In an archive, too; in one that is another there is another one.
+    let (within, archive) = (at("within"), at("within/all.tar.gz"));
+    std::fs::create_dir(&within).unwrap();
+    let pack = |members: &[&str]| run("tar", &[&["-C", text(&tree), "-czf", text(&archive)], members].concat());
+    pack(&["./app.debug"]);
+    let server = Running::start_with(&at("second"), &origins(&[&within])).await;
+    for _ in 0..2 {
+        check_partial(&named(&server, &expected).await, "skeleton-only");
+    }
+    pack(&["./app.debug", "./app.dwp"]);
+    let started = Instant::now();
+    while named(&server, &expected).await["provenance"]["lacks"].is_string() && started.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    check_whole(&named(&server, &expected).await, &expected);
+    server.stop().await;
 }
