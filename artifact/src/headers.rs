@@ -44,6 +44,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn elf_flags(&self) -> u32 {
         0
     }
+    /// An ELF file without any section header.
+    fn lacks_section_headers(&self) -> bool {
+        false
+    }
     /// Bit 0 of addresses of code in debug information may tell the instruction set, and is no part of the address.
     fn has_marked_addresses(&self) -> bool {
         false

@@ -156,6 +156,11 @@ impl<'d> ObjectFile<'d> {
         self.headers().elf_flags()
     }
 
+    /// Whether an ELF file has no section headers: it runs as well, and debuggers find neither its unwind tables nor its dynamic symbols.
+    pub fn lacks_section_headers(&self) -> bool {
+        self.headers().lacks_section_headers()
+    }
+
     /// The lowest loaded address, rounded down to a page of 4 KiB: what relative addresses are counted from.
     pub fn image_base(&self) -> Svma {
         Svma(self.headers().image_base())

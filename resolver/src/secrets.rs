@@ -28,6 +28,9 @@ const HIDDEN: &str = "…";
 /// password in the wrong place:
 ///
 /// * of each line, from its first address (else from its first word with a colon, else from its start) to its last `@`, whatever lies between;
+/// * of an address whose host is none, as it has a colon that no port follows, everything to the end of the line, or to the quote or bracket that closes what
+///   it stands in: without the `@` a password goes on for nobody knows how long. A colon, comma or full stop behind a word does end it: sentences about an
+///   address begin so. Slashes before its host are passed over, as programs do that read addresses, but in those of files;
 /// * of an address all from a `?`, `#`, `;`, `&` or `=` on, and all behind the place of a path token (`/t/TOKEN`, in capitals or escaped, too);
 /// * what stands behind the colon of a host and is no port, with the host; a port, too, where the host is no IP address and has no dot, as it may be a password of
 ///   digits behind a user's name;
@@ -35,15 +38,52 @@ const HIDDEN: &str = "…";
 /// * tokens and sessions of symseal, and schemes that nobody knows.
 #[must_use]
 pub fn without_secrets(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
-        for part in without_user(line).split_inclusive(char::is_whitespace) {
-            let word = part.trim_end();
-            shown.push_str(&without_tokens(&without_secrets_of(word)));
-            shown.push_str(part.get(word.len()..).unwrap_or_default());
+    text.split_inclusive('\n').map(without_secrets_of_line).collect()
+}
+
+fn without_secrets_of_line(line: &str) -> String {
+    let line = without_user(line);
+    let (mut shown, mut rest) = (String::with_capacity(line.len()), line.as_str());
+    while let Some(part) = rest.split_inclusive(char::is_whitespace).next() {
+        rest = rest.get(part.len()..).unwrap_or_default();
+        let word = part.trim_end();
+        let (shown_word, goes_on) = without_secrets_of(word);
+        shown.push_str(&without_tokens(&shown_word));
+        match goes_on.filter(|_| !rest.trim_end().is_empty()) {
+            Some(goes_on) => rest = goes_on.end_in(rest),
+            None => shown.push_str(part.get(word.len()..).unwrap_or_default()),
         }
     }
     shown
+}
+
+/// What follows an address belongs to it.
+struct GoesOn {
+    /// What closes the quote or bracket that it stands in.
+    until: Option<char>,
+}
+
+impl GoesOn {
+    /// Behind the opening of an address, if there is one.
+    fn behind(opening: &str) -> Self {
+        let until = opening.chars().rev().find_map(|c| match c {
+            '"' | '\'' | '`' => Some(c),
+            '(' => Some(')'),
+            '<' => Some('>'),
+            _ => None,
+        });
+        Self { until }
+    }
+
+    /// What of the line does not belong to it: what closes it stands at the end of a word.
+    fn end_in<'t>(&self, rest: &'t str) -> &'t str {
+        let is_end = |at: &usize| {
+            let behind = rest.get(*at..).unwrap_or_default().trim_start_matches(AFTER);
+            behind.is_empty() || behind.starts_with(char::is_whitespace)
+        };
+        let closed = self.until.and_then(|until| rest.match_indices(until).map(|(at, _)| at).find(is_end));
+        rest.get(closed.unwrap_or(rest.trim_end().len())..).unwrap_or_default()
+    }
 }
 
 /// A line without what may be a user's name and password: either may have spaces, slashes and other addresses in it.
@@ -62,20 +102,22 @@ fn without_user(line: &str) -> String {
     format!("{shown}{HIDDEN}@{after}")
 }
 
-/// A word, which may be a list of addresses.
-fn without_secrets_of(word: &str) -> String {
-    let (mut shown, mut rest, mut has_scheme) = (String::new(), word, false);
-    while let Some(at) = next_scheme(rest, !has_scheme) {
+/// A word, which may be a list of addresses, and whether its last one may go on behind it.
+fn without_secrets_of(word: &str) -> (String, Option<GoesOn>) {
+    let (mut shown, mut rest, mut scheme) = (String::new(), word, None);
+    while let Some(at) = next_scheme(rest, scheme.is_none()) {
         let (before, after) = rest.split_at(at);
         let (before, next) = split_scheme(before);
-        shown.push_str(&part(before, has_scheme, &BETWEEN));
+        shown.push_str(&part(before, scheme, &BETWEEN));
         shown.push_str(if is_known(next) { next } else { HIDDEN });
         shown.push_str("://");
         rest = after.get("://".len()..).unwrap_or_default();
-        has_scheme = true;
+        scheme = Some(next);
     }
-    shown.push_str(&part(rest, has_scheme, &AFTER));
-    shown
+    shown.push_str(&part(rest, scheme, &AFTER));
+    let opening = word.get(..word.len().saturating_sub(rest.len())).unwrap_or_default();
+    let is_open = scheme.is_some_and(|scheme| is_user(behind_slashes(rest, scheme).1)) && !rest.ends_with(AFTER);
+    (shown, is_open.then(|| GoesOn::behind(opening)))
 }
 
 /// Where the next `://` is of an address: behind another one, of one that is known and stands apart from it.
@@ -102,10 +144,17 @@ fn is_of_scheme(c: char) -> bool {
 }
 
 /// What stands before an address, or what it is behind its scheme.
-fn part(text: &str, has_scheme: bool, after: &[char]) -> String {
+fn part(text: &str, scheme: Option<&str>, after: &[char]) -> String {
     let core = text.trim_end_matches(after);
     let after = text.get(core.len()..).unwrap_or_default();
-    format!("{}{after}", if has_scheme { address(core) } else { plain(core) })
+    let shown = match scheme {
+        Some(scheme) => {
+            let (slashes, place) = behind_slashes(core, scheme);
+            format!("{slashes}{}", address(place))
+        }
+        None => plain(core),
+    };
+    format!("{shown}{after}")
 }
 
 /// A word that is no address with a scheme, though it may be one without.
@@ -149,8 +198,24 @@ fn is_of_digest(text: &str, colon: usize) -> bool {
     ["sha256", "sha512"].iter().any(|name| before.ends_with(name)) && digits >= 64
 }
 
+/// Slashes that stand before a host by mistake, and what follows. An address of a file begins with one.
+fn behind_slashes<'t>(text: &'t str, scheme: &str) -> (&'t str, &'t str) {
+    let place = if scheme.eq_ignore_ascii_case("file") { text } else { text.trim_start_matches(['/', '\\']) };
+    text.split_at(text.len().saturating_sub(place.len()))
+}
+
+/// Whether the address, behind its scheme, begins with what is a user's name and password rather than a host.
+fn is_user(address: &str) -> bool {
+    let host = authority(address.split(QUERY).next().unwrap_or_default()).0;
+    let has_colon = host.contains(':') || host.contains("%3a") || host.contains("%3A");
+    has_colon && !host.starts_with(HIDDEN) && matches!(host_of(host, false), Host::None)
+}
+
 /// An address behind its scheme.
 fn address(text: &str) -> String {
+    if is_user(text) {
+        return HIDDEN.to_owned();
+    }
     let end = text.find(QUERY).unwrap_or(text.len());
     let (place, query) = text.split_at(end);
     let (host, rest) = authority(place);
@@ -282,6 +347,24 @@ mod tests {
             ("https://me:12345", "https://me:…"),
             ("https://me:12345 @h", "https://…@h"),
             ("https://me%3ASECRET", "https://…"),
+            // Without the `@`, or with slashes too many.
+            ("https://me:SEC RET", "https://…"),
+            ("https://me:SEC RET\nnext", "https://…\nnext"),
+            ("https://me%3aSEC RET \t RET", "https://…"),
+            ("https://me:SEC/RET", "https://…"),
+            ("https://me:SEC?RET", "https://…"),
+            ("\"https://me:SEC RET\": expected another", "\"https://…\": expected another"),
+            ("'https://me:SE'C RET', expected another", "'https://…', expected another"),
+            ("(https://me:SEC RET) failed", "(https://…) failed"),
+            ("\"https://me:SEC RET", "\"https://…"),
+            ("https://me:SECRET: expected another", "https://…: expected another"),
+            ("https://h.example:8790 is away", "https://h.example:8790 is away"),
+            ("https:///me:SECRET", "https:///…"),
+            ("https:////me:SEC RET", "https:////…"),
+            ("https://\\me:SECRET", "https://\\…"),
+            ("https:///h.example/x", "https:///h.example/x"),
+            ("https:///me:SECRET@h/x", "https://…@h/x"),
+            ("file:///C:/x and file:///srv/x", "file:///C:/x and file:///srv/x"),
             ("me:SECRET@h/x", "…@h/x"),
             ("found me:SEC RET@h/x", "found …@h/x"),
             ("me:SECRET https://h.example/x", "… https://h.example/x"),

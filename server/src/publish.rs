@@ -1,13 +1,14 @@
-//! The order of steps in which a manifest becomes visible, and in which it goes again.
+//! The order of steps in which a manifest becomes visible; [`withdrawal`] has those in which it goes again.
 //!
 //! Check, store the bytes, record, then one file in the repository's folder: that rename is the moment. Before it
 //! nothing is visible; after it a restart rebuilds everything else. What debuggers see of a bundle follows in one step:
 //! where its repository asks for a seal, with the seal.
 
+mod withdrawal;
+
 use std::collections::BTreeSet;
 use std::io;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use symseal_module::DebugId;
@@ -23,17 +24,16 @@ use crate::ingest::{
 };
 use crate::pool::JobLost;
 use crate::quotas::OverQuota;
-use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, Repository, RepositoryName, Tag};
+use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Repository, RepositoryName, Tag};
 use crate::seals::{Verdict, seal_layers, seals_in};
 use crate::shared::Promise;
 use crate::store::{BundleRow, SealRow, StoreError};
 use crate::takedown::IsTakenDown;
 
+pub(crate) use withdrawal::{Withdrawn, withdraw};
+
 /// Ids of one bundle that alerts are given for.
 const ALERTS_LIMIT: usize = 20;
-
-/// Between two tries to record a deletion that the database did not take.
-const RECORD_AGAIN: Duration = Duration::from_secs(5);
 
 /// Why a manifest is not published. Nothing of it is visible.
 #[derive(Debug, thiserror::Error)]
@@ -135,7 +135,7 @@ pub(crate) async fn publish(
     if missing.is_none() && repository.manifest(&Reference::Digest(digest.clone())).is_some() {
         return Ok(());
     }
-    withdraw(app, name, &Reference::Digest(digest)).await?;
+    withdrawal::withdraw_in_any_case(app, name, &Reference::Digest(digest)).await?;
     let problem = "what the manifest names was collected while it was stored, which took too long: push it again";
     Err(io::Error::new(io::ErrorKind::HostUnreachable, problem).into())
 }
@@ -348,80 +348,6 @@ fn tell_of_verdict(digest: &BlobDigest, verdict: &Verdict) {
             tracing::warn!(%digest, check = why.check, expected = why.expected, found = why.found, "no seal of the bundle holds");
         }
         Verdict::Unjudged | Verdict::Unsealed => {}
-    }
-}
-
-/// What came of a deletion.
-pub(crate) struct Withdrawn {
-    pub(crate) removal: Removal,
-    /// The manifest that was meant, or that the tag named; `None` where there was none.
-    pub(crate) digest: Option<BlobDigest>,
-}
-
-/// Takes a tag, or a manifest with its tags, out of a repository. What it named is left to the collector.
-pub(crate) async fn withdraw(
-    app: &Arc<App>,
-    name: &RepositoryName,
-    reference: &Reference,
-) -> Result<Withdrawn, PublishError> {
-    // Another server may have changed what is to go.
-    app.catch_up().await?;
-    let Some(repository) = app.repositories.get(name) else {
-        return Ok(Withdrawn { removal: Removal::Missing, digest: None });
-    };
-    let changes = repository.lock_changes().await;
-    let meant = repository.manifest(reference);
-    let digest = meant.as_ref().map(|(digest, _)| digest.clone());
-    // The bundle whose standing changes.
-    let concerned = match reference {
-        Reference::Digest(_) => meant.and_then(|(digest, manifest)| {
-            let subject = manifest.subject.clone().filter(|_| is_seal(&manifest));
-            app.debug_files.bundle(&digest).map(|_| digest).or(subject)
-        }),
-        Reference::Tag(_) => None,
-    };
-    // The record follows the folder, from which a start makes it again. A database that is away is to refuse before anything changes.
-    if concerned.is_some() {
-        app.store.ping().await?;
-    }
-    let (shared, blobs, pins, wanted) =
-        (Arc::clone(&repository), Arc::clone(&app.blobs), Arc::clone(&app.pins), reference.clone());
-    let is_pinned = move |digest: &BlobDigest| Ok(pins.get(digest)?.is_some());
-    let removal = app.pool.run(move || shared.remove_unless(is_pinned, &wanted, &blobs)).await??;
-    drop(changes);
-    if let (Some(concerned), Removal::Removed) = (concerned, removal) {
-        let _bundle_changes = app.debug_files.changes.lock().await;
-        let (shared, bundle) = (Arc::clone(app), concerned.clone());
-        app.pool.run(move || reconsider(&shared, &bundle)).await?;
-        if let Err(error) = record_withdrawal(app, &concerned).await {
-            // What is deleted is deleted: who hears of a failure would try again, and find nothing.
-            tracing::error!(digest = %concerned, %error, "a deletion is not recorded yet, and is tried again");
-            tokio::spawn(record_withdrawal_later(Arc::downgrade(app), concerned));
-        }
-    }
-    Ok(Withdrawn { removal, digest })
-}
-
-/// Records what is left of a bundle: nothing, or its seals. Call it with the lock of changes.
-async fn record_withdrawal(app: &Arc<App>, bundle: &BlobDigest) -> Result<(), PublishError> {
-    let (shared, wanted) = (Arc::clone(app), bundle.clone());
-    let is_gone = app.pool.run(move || holders(&shared, &wanted).is_empty()).await?;
-    match is_gone {
-        true => Ok(app.store.remove_bundle(&bundle.to_string()).await?),
-        false => record_seal(app, bundle).await,
-    }
-}
-
-/// For a database that went away after it was asked, until it is back or the server ends; then a start does it.
-async fn record_withdrawal_later(app: Weak<App>, bundle: BlobDigest) {
-    loop {
-        tokio::time::sleep(RECORD_AGAIN).await;
-        let Some(app) = app.upgrade() else { return };
-        let _bundle_changes = app.debug_files.changes.lock().await;
-        match record_withdrawal(&app, &bundle).await {
-            Ok(()) => return,
-            Err(error) => tracing::warn!(digest = %bundle, %error, "a deletion is not recorded yet"),
-        }
     }
 }
 

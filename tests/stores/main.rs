@@ -27,3 +27,4 @@ mod scene;
 mod starting;
 mod tls;
 mod trees;
+mod uploads;

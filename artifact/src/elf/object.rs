@@ -45,6 +45,10 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         self.flags
     }
 
+    fn lacks_section_headers(&self) -> bool {
+        self.sections.is_empty()
+    }
+
     /// In microMIPS and MIPS16 those of line tables have the bit, and of some compilers those of entries too; in Thumb code neither has.
     fn has_marked_addresses(&self) -> bool {
         self.machine == gabi::EM_MIPS && symbols::tells_instruction_set(self)

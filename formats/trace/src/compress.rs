@@ -37,8 +37,10 @@ impl Compression {
 
 type Input<R> = Chain<Cursor<Vec<u8>>, R>;
 
-/// A stream, decompressed as it is read.
-pub(crate) enum Decompressed<R: Read> {
+/// A stream, decompressed as it is read: however much comes out of it, so whoever reads it sets a bound.
+pub struct Decompressed<R: Read>(Form<R>);
+
+enum Form<R: Read> {
     Plain(Input<R>),
     Gzip(Box<MultiGzDecoder<BufReader<Input<R>>>>),
     #[cfg(feature = "zstd")]
@@ -46,19 +48,23 @@ pub(crate) enum Decompressed<R: Read> {
 }
 
 impl<R: Read> Decompressed<R> {
-    pub(crate) fn new(mut input: R) -> io::Result<Self> {
+    /// Reads the stream's first bytes, which tell how it is compressed.
+    ///
+    /// # Errors
+    /// They cannot be read, or this build does not decompress it.
+    pub fn new(mut input: R) -> io::Result<Self> {
         let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
         input.by_ref().take(ZSTD_MAGIC.len() as u64).read_to_end(&mut head)?;
         let compression = Compression::of(&head);
         let input = Cursor::new(head).chain(input);
         match compression {
-            Compression::Plain => Ok(Self::Plain(input)),
-            Compression::Gzip => Ok(Self::Gzip(Box::new(MultiGzDecoder::new(BufReader::new(input))))),
+            Compression::Plain => Ok(Self(Form::Plain(input))),
+            Compression::Gzip => Ok(Self(Form::Gzip(Box::new(MultiGzDecoder::new(BufReader::new(input)))))),
             #[cfg(feature = "zstd")]
             Compression::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::new(input)?;
                 decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                Ok(Self::Zstd(Box::new(decoder)))
+                Ok(Self(Form::Zstd(Box::new(decoder))))
             }
             #[cfg(not(feature = "zstd"))]
             Compression::Zstd => Err(io::Error::new(
@@ -71,11 +77,11 @@ impl<R: Read> Decompressed<R> {
 
 impl<R: Read> Read for Decompressed<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(input) => input.read(out),
-            Self::Gzip(input) => input.read(out),
+        match &mut self.0 {
+            Form::Plain(input) => input.read(out),
+            Form::Gzip(input) => input.read(out),
             #[cfg(feature = "zstd")]
-            Self::Zstd(input) => input.read(out),
+            Form::Zstd(input) => input.read(out),
         }
     }
 }

@@ -37,7 +37,7 @@ mod time;
 mod trace;
 mod write;
 
-pub use compress::Compression;
+pub use compress::{Compression, Decompressed};
 pub use event::{Event, EventError};
 pub use jit::{TraceJit, TraceJitLine};
 pub use made::TraceCode;

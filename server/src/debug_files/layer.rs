@@ -36,7 +36,7 @@ impl AsRef<[u8]> for Bytes {
 
 /// What the rows of a bundle are made by: raise it with whatever `ingest` gives for a bundle that it did not give before, and
 /// every index file is made again.
-pub(super) const CONTENT: u32 = 2;
+pub(super) const CONTENT: u32 = 3;
 
 /// An index and the standings of its bundles, by their numbers.
 #[derive(Debug, Clone)]
@@ -181,6 +181,7 @@ impl Layer {
         Some(Candidate {
             kind: kind(found.kind)?,
             debug_info: debug_info(found.debug_info),
+            lacks_sections: found.debug_info == LACKS_SECTIONS,
             size: found.size,
             digest: BlobDigest::from_sha256(*found.sha256),
             name: found.name.to_owned(),
@@ -231,7 +232,7 @@ impl NewFiles {
             let new = NewCandidate {
                 bundle,
                 kind: kind_code(candidate.kind),
-                debug_info: debug_info_code(candidate.debug_info),
+                debug_info: content_code(candidate.debug_info, candidate.lacks_sections),
                 sha256,
                 size: candidate.size,
                 name: &candidate.name,
@@ -308,9 +309,13 @@ fn kind(code: u8) -> Option<FileKind> {
         .find(|kind| kind_code(*kind) == code)
 }
 
-/// The number of a kind of debug information in the index of ids: less is better.
-pub(crate) fn debug_info_code(debug_info: DebugInfo) -> u8 {
+/// What is worse than no debug information.
+const LACKS_SECTIONS: u8 = 4;
+
+/// The number of a kind of debug information in the index of ids: less is better. Without section headers there is none.
+pub(crate) fn content_code(debug_info: DebugInfo, lacks_sections: bool) -> u8 {
     match debug_info {
+        DebugInfo::None if lacks_sections => LACKS_SECTIONS,
         DebugInfo::Full => 0,
         DebugInfo::LineTables => 1,
         DebugInfo::Symbols => 2,

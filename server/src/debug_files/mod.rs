@@ -24,7 +24,7 @@ use crate::seals::Verdict;
 pub(crate) use file::{INDEX_FILE, SAVE_AFTER};
 pub(crate) use key::Key;
 use layer::{Layer, NewFiles};
-pub(crate) use layer::{debug_info_code, kind_code};
+pub(crate) use layer::{content_code, kind_code};
 pub(crate) use rivals::{Claim, Contested, SecondOwner};
 pub(crate) use search::{FoundModule, Pattern};
 pub(crate) use standing::{Scope, Standing};
@@ -45,7 +45,7 @@ pub(crate) enum FileKind {
 /// A file that a bundle offers for an id.
 ///
 /// Of several the bundle's standing decides first: sealed, then unsealed, then a file that was uploaded by itself. Then
-/// more debug information, then the larger file, then the digest, so that the answer does not depend on what was pushed
+/// more debug information, then a file with section headers, then the larger file, then the digest, so that the answer does not depend on what was pushed
 /// first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Candidate {
@@ -53,6 +53,8 @@ pub(crate) struct Candidate {
     pub(crate) kind: FileKind,
     /// How much debug information the module has in its bundle.
     pub(crate) debug_info: DebugInfo,
+    /// The file has no section headers; not known of files in bundles, where it counts as having them.
+    pub(crate) lacks_sections: bool,
     /// Bytes in the file.
     pub(crate) size: u64,
     /// The blob.

@@ -21,6 +21,7 @@ fn bundle(text: &str, debug_info: DebugInfo, release: &str) -> NewBundle {
     let candidate = Candidate {
         kind: FileKind::Debuginfo,
         debug_info,
+        lacks_sections: false,
         size: text.len() as u64,
         digest: BlobDigest::of(text.as_bytes()),
         name: "app".into(),

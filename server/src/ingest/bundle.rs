@@ -255,6 +255,7 @@ pub(crate) fn candidates(bundle: &BlobDigest, id: &str, module: &ModuleEntry) ->
         let candidate = Candidate {
             kind,
             debug_info: module.debug_info,
+            lacks_sections: false,
             size: file.size,
             digest: file.sha256.into(),
             name: module.name.clone(),

@@ -110,6 +110,7 @@ pub(crate) fn check_loose(
         let candidate = Candidate {
             kind: answer.kind,
             debug_info: answer.debug_info,
+            lacks_sections: answer.lacks_sections,
             size: layer.size,
             digest: blob.clone(),
             // In front of the name of a debug file stands no module's.
@@ -140,6 +141,8 @@ pub(crate) struct Answer {
     pub(crate) kind: FileKind,
     /// How much debug information it has.
     pub(crate) debug_info: DebugInfo,
+    /// It has no section headers.
+    pub(crate) lacks_sections: bool,
     /// It is asked for by its name too.
     pub(crate) is_named: bool,
 }
@@ -155,22 +158,23 @@ pub(crate) fn answers(bytes: &[u8], name: &str) -> Result<Vec<Answer>, RefusedLo
         return Err(RefusedLoose::DebuggerScript { name: name.to_owned() });
     }
     let mut answers = Vec::new();
-    for Offer { id, kinds, debug_info, code_id, arch } in offers(&parsed, name)? {
+    for Offer { id, kinds, debug_info, lacks_sections, code_id, arch } in offers(&parsed, name)? {
         // Other ids are asked for by themselves.
         let is_named = matches!(id, Some(DebugId::Pdb { .. }));
         for kind in id.iter().flat_map(|_| &kinds).copied() {
-            answers.extend(id.clone().map(|id| Answer { key: Key::Id(id), kind, debug_info, is_named }));
+            let answer = |id| Answer { key: Key::Id(id), kind, debug_info, lacks_sections, is_named };
+            answers.extend(id.clone().map(answer));
         }
         // Symbol tables are made of it for those who know the module by Breakpad's id.
         if let Some(id) = id.as_ref().filter(|_| kinds.contains(&FileKind::Debuginfo)) {
             answers.extend(breakpad_ids(id, arch.code()).map(|(guid, age)| {
                 let key = Key::Breakpad { guid, age };
-                Answer { key, kind: FileKind::Debuginfo, debug_info, is_named: false }
+                Answer { key, kind: FileKind::Debuginfo, debug_info, lacks_sections, is_named: false }
             }));
         }
         if let Some(code_id) = code_id {
             let key = Key::image(name, &code_id);
-            answers.push(Answer { key, kind: FileKind::Executable, debug_info, is_named: true });
+            answers.push(Answer { key, kind: FileKind::Executable, debug_info, lacks_sections, is_named: true });
         }
     }
     Ok(answers)
@@ -184,7 +188,8 @@ fn answers_of_symbol_file(bytes: &[u8], name: &str) -> Result<Vec<Answer>, Refus
     let key = Key::Breakpad { guid: file.guid(), age: file.age() };
     let image = file.code_file().zip(file.code_id()).map(|(name, id)| Key::image(name, id));
     let keys = [Some(key), Some(Key::Id(id)), image].into_iter().flatten();
-    let answer = |key| Answer { key, kind: FileKind::SymbolFile, debug_info: DebugInfo::LineTables, is_named: false };
+    let (kind, debug_info) = (FileKind::SymbolFile, DebugInfo::LineTables);
+    let answer = |key| Answer { key, kind, debug_info, lacks_sections: false, is_named: false };
     Ok(keys.map(answer).collect())
 }
 
@@ -194,6 +199,7 @@ struct Offer {
     id: Option<DebugId>,
     kinds: Vec<FileKind>,
     debug_info: DebugInfo,
+    lacks_sections: bool,
     code_id: Option<String>,
     arch: Arch,
 }
@@ -202,7 +208,7 @@ fn offers(parsed: &ReleaseFile<'_>, name: &str) -> Result<Vec<Offer>, RefusedLoo
     let no_id = |problem| RefusedLoose::NoId { name: name.to_owned(), problem };
     let database = |id: DebugId, arch: Arch| {
         let (id, kinds) = (Some(id), vec![FileKind::Debuginfo]);
-        vec![Offer { id, kinds, debug_info: DebugInfo::Full, code_id: None, arch }]
+        vec![Offer { id, kinds, debug_info: DebugInfo::Full, lacks_sections: false, code_id: None, arch }]
     };
     let slices = match parsed {
         ReleaseFile::Object(object) => std::slice::from_ref(object),
@@ -241,8 +247,9 @@ fn offer(object: &ObjectFile<'_>) -> Option<Offer> {
         .collect();
     let code_id = object.code_id().filter(|_| is_executable);
     let can_be_asked_for = id.is_some() || code_id.is_some();
-    let arch = object.arch();
-    (!kinds.is_empty() && can_be_asked_for).then_some(Offer { id, kinds, debug_info, code_id, arch })
+    let (arch, lacks_sections) = (object.arch(), object.lacks_section_headers());
+    let offer = Offer { id, kinds, debug_info, lacks_sections, code_id, arch };
+    (!offer.kinds.is_empty() && can_be_asked_for).then_some(offer)
 }
 
 #[cfg(test)]

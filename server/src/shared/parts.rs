@@ -2,8 +2,8 @@
 //!
 //! A session is a name that any of the servers can check: half of it is random, half is a seal over that and the repository's
 //! name by a key that the servers' database keeps. What a request brought is an object `uploads/<session>/<offset>`; the
-//! request that ends the session puts the parts together, and leaves `uploads/<session>/ended` for a day. The digest of the whole decides, so that two requests that write to one
-//! session at once can spoil it and nothing else.
+//! request that ends the session puts the parts together. That it has ended is a row in the servers' database, for a day.
+//! The digest of the whole decides, so that two requests that write to one session at once can spoil it and nothing else.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,9 +24,6 @@ const KEY_NAME: &str = "upload-key";
 
 /// Where parts are.
 const FOLDER: &str = "uploads";
-
-/// What a session has when it has ended.
-const ENDED: &str = "ended";
 
 /// Digits of an offset in a key, so that keys are ordered as offsets are.
 const OFFSET_DIGITS: usize = 20;
@@ -76,13 +73,10 @@ impl Parts {
         Uuid::from_u64_pair(random, seal)
     }
 
-    /// What has come of a session, in order; its end is the last one's. `None` of one that has ended. Blocks.
-    pub(crate) fn of(&self, session: Uuid) -> io::Result<Option<Vec<Part>>> {
-        let (folder, ended) = (folder(session), ended(session));
+    /// What has come of a session, in order; its end is the last one's. Blocks.
+    pub(crate) fn of(&self, session: Uuid) -> io::Result<Vec<Part>> {
+        let folder = folder(session);
         let objects = self.objects.list(&folder)?;
-        if objects.iter().any(|(key, _)| *key == ended) {
-            return Ok(None);
-        }
         let mut parts: Vec<Part> = objects
             .into_iter()
             .filter_map(|(key, size)| {
@@ -91,7 +85,7 @@ impl Parts {
             })
             .collect();
         parts.sort_by_key(|part| part.offset);
-        Ok(Some(contiguous(parts)))
+        Ok(contiguous(parts))
     }
 
     /// Keeps a file as the part at an offset. Blocks.
@@ -111,37 +105,26 @@ impl Parts {
     /// there were. Blocks.
     pub(crate) fn expire(&self) -> io::Result<u64> {
         let before = SystemTime::now().checked_sub(ABANDONED_AFTER).unwrap_or(SystemTime::UNIX_EPOCH);
-        // With whether it was left unfinished.
-        let mut sessions = HashMap::<Uuid, (SystemTime, bool)>::new();
+        let mut sessions = HashMap::<Uuid, SystemTime>::new();
         self.objects.each(FOLDER, |key, _, written| {
             let session = key.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/')?.split('/').next());
             if let Some(session) = session.and_then(|session| Uuid::try_parse(session).ok()) {
-                let (last, is_unfinished) = sessions.entry(session).or_insert((written, true));
+                let last = sessions.entry(session).or_insert(written);
                 *last = written.max(*last);
-                *is_unfinished &= key != ended(session);
             }
             Ok(())
         })?;
-        let mut unfinished = 0;
-        for (session, (_, is_unfinished)) in sessions.into_iter().filter(|(_, (last, _))| *last < before) {
-            self.objects.list(&folder(session))?.iter().try_for_each(|(key, _)| self.objects.delete(key))?;
-            unfinished += u64::from(is_unfinished);
+        let mut expired = 0;
+        for (session, _) in sessions.into_iter().filter(|(_, last)| *last < before) {
+            self.remove(session)?;
+            expired += 1;
         }
-        Ok(unfinished)
+        Ok(expired)
     }
 
-    /// Ends a session that has no parts for good, on whichever server it is asked for. Blocks.
-    pub(crate) fn end_without_parts(&self, session: Uuid) -> io::Result<()> {
-        self.objects.put(&ended(session), Vec::new())
-    }
-
-    /// The same, and removes its parts. Blocks.
-    pub(crate) fn end(&self, session: Uuid) -> io::Result<()> {
-        let ended = ended(session);
-        // First: what a request writes beside this one is not taken for a new beginning.
-        self.end_without_parts(session)?;
-        let objects = self.objects.list(&folder(session))?;
-        objects.iter().filter(|(key, _)| *key != ended).try_for_each(|(key, _)| self.objects.delete(key))
+    /// Removes the parts of a session. Blocks.
+    pub(crate) fn remove(&self, session: Uuid) -> io::Result<()> {
+        self.objects.list(&folder(session))?.iter().try_for_each(|(key, _)| self.objects.delete(key))
     }
 }
 
@@ -159,10 +142,6 @@ fn contiguous(parts: Vec<Part>) -> Vec<Part> {
         }
     }
     chain
-}
-
-fn ended(session: Uuid) -> String {
-    format!("{}/{ENDED}", folder(session))
 }
 
 fn folder(session: Uuid) -> String {

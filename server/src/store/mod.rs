@@ -14,6 +14,7 @@ mod postgres_audit;
 mod postgres_changes;
 mod postgres_condemned;
 mod postgres_traces;
+mod postgres_uploads;
 mod rows;
 mod schema;
 mod sqlite;
@@ -169,6 +170,21 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
 
     /// Forgets what one has taken: it is gone, or stays.
     fn let_go(&self, _by: Uuid) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Ends an upload session, on whichever server it is asked for.
+    fn end_upload(&self, _session: Uuid) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Whether an upload session has ended.
+    fn upload_has_ended(&self, _session: Uuid) -> Answer<'_, bool> {
+        Box::pin(async { Ok(false) })
+    }
+
+    /// Forgets the upload sessions that ended longer ago than this.
+    fn forget_ended_uploads(&self, _age: Duration) -> Answer<'_, ()> {
         Box::pin(async { Ok(()) })
     }
 

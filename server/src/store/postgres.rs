@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     AlertRow, Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, Changes, CollectorTurn, Condemned, DatabaseUrl, Of,
     SealRow, Store, TraceRows, postgres_access, postgres_alerts, postgres_audit, postgres_changes, postgres_condemned,
-    postgres_traces,
+    postgres_traces, postgres_uploads,
 };
 use crate::tokens::TokenInfo;
 
@@ -217,6 +217,18 @@ impl Store for PostgresStore {
 
     fn let_go(&self, by: Uuid) -> Answer<'_, ()> {
         Box::pin(async move { Ok(postgres_condemned::let_go(&self.pool, by).await?) })
+    }
+
+    fn end_upload(&self, session: Uuid) -> Answer<'_, ()> {
+        Box::pin(async move { Ok(postgres_uploads::end(&self.pool, session).await?) })
+    }
+
+    fn upload_has_ended(&self, session: Uuid) -> Answer<'_, bool> {
+        Box::pin(async move { Ok(postgres_uploads::has_ended(&self.pool, session).await?) })
+    }
+
+    fn forget_ended_uploads(&self, age: Duration) -> Answer<'_, ()> {
+        Box::pin(async move { Ok(postgres_uploads::forget(&self.pool, age).await?) })
     }
 
     fn ping(&self) -> Answer<'_, ()> {

@@ -448,6 +448,22 @@ async fn what_is_condemned_is_struck_out_by_whoever_relies_on_it_or_taken_by_one
 }
 
 #[tokio::test]
+async fn an_upload_that_has_ended_is_known_until_it_is_forgotten() {
+    let Some(postgres) = Postgres::start() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let url: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();
+    let stores = [open(data.path(), Some(&url)).await.unwrap(), open(data.path(), Some(&url)).await.unwrap()];
+    let [ended, other] = [Uuid::from_u128(1), Uuid::from_u128(2)];
+    for _ in 0..2 {
+        stores[0].end_upload(ended).await.unwrap();
+    }
+    stores[0].forget_ended_uploads(Duration::from_secs(60)).await.unwrap();
+    assert!(stores[1].upload_has_ended(ended).await.unwrap() && !stores[1].upload_has_ended(other).await.unwrap());
+    stores[0].forget_ended_uploads(Duration::ZERO).await.unwrap();
+    assert!(!stores[1].upload_has_ended(ended).await.unwrap());
+}
+
+#[tokio::test]
 async fn of_those_who_strike_out_and_take_at_once_one_wins() {
     let Some(postgres) = Postgres::start() else { return };
     let data = tempfile::tempdir().unwrap();

@@ -36,7 +36,7 @@ use root::Root;
 pub(crate) const TREES_FILE: &str = "trees.index";
 
 /// What the rows are made by: raise it with whatever a file answers for that it did not before, and all files are read again.
-const CONTENT: u32 = 3;
+const CONTENT: u32 = 4;
 
 /// Between an archive and the path of a member.
 const WITHIN: &str = "!/";

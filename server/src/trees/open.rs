@@ -151,31 +151,42 @@ impl Trees {
         })
     }
 
-    /// The package of split DWARF beside a file that lies there by itself (`app.dwp` beside `app` and `app.debug`), as a copy in the cache. None
+    /// The package of split DWARF beside a file (`app.dwp` beside `app` and `app.debug`), be it in a folder or in an archive, as a copy in the cache. None
     /// where there is none, or none that can be read now.
     pub(crate) async fn package(&self, pools: (&Pool, &Pool), place: &Place) -> Option<CachedFile> {
-        if !place.is_plain() {
-            return None;
-        }
-        let stems = std::iter::once(place.path.as_str())
-            .chain(PROGRAMS_DEBUG_FILE.iter().filter_map(|ending| place.path.strip_suffix(ending)));
-        for path in stems.map(|stem| format!("{stem}.dwp")) {
+        let way = if place.is_plain() { &place.path } else { &place.member };
+        let stems = std::iter::once(way.as_str())
+            .chain(PROGRAMS_DEBUG_FILE.iter().filter_map(|ending| way.strip_suffix(ending)));
+        for beside in stems.map(|stem| format!("{stem}.dwp")) {
+            let (path, member) = if place.is_plain() { (beside, None) } else { (place.path.clone(), Some(beside)) };
             let (root, wanted) = (Arc::clone(&place.root), path.clone());
             let Ok(Ok((_, stamp))) = pools.0.run(move || root.open_file(&wanted)).await else { continue };
             let (root, name) = (Arc::clone(&place.root), place.root.name_of(&path));
+            let name = member.as_ref().map_or_else(|| name.clone(), |member| format!("{name}{WITHIN}{member}"));
             let key = CacheKey::of(&format!("tree package:{name}:{stamp}"));
             let write = move |to: &mut NamedTempFile| {
-                let is_same = || Ok::<_, io::Error>(root.open_file(&path)?.1 == stamp);
                 let (mut file, _) = root.open_file(&path)?;
-                let (sha256, _) = copy(&mut file, to.as_file_mut())?;
+                let copied = match &member {
+                    None => Some(copy(&mut file, to.as_file_mut())?),
+                    Some(member) => match extract(&mut file, member, to.as_file_mut()) {
+                        // A damaged archive has none until it is another one.
+                        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                            to.as_file().set_len(0)?;
+                            None
+                        }
+                        other => other?,
+                    },
+                };
                 // Half of it may have been another file's.
-                match is_same()? {
-                    true => Ok(Note { sha256: BlobDigest::from_sha256(sha256).hex().to_owned(), headers: Vec::new() }),
-                    false => Err(io::Error::other("it is written to")),
+                if root.open_file(&path)?.1 != stamp {
+                    return Err(io::Error::other("it is written to"));
                 }
+                // That an archive has none is remembered: it was read for that.
+                let hex = |(sha256, _)| BlobDigest::from_sha256(sha256).hex().to_owned();
+                Ok(Note { sha256: copied.map(hex).unwrap_or_default(), headers: Vec::new() })
             };
             match self.cache.make(pools, key, write).await {
-                Ok(file) if self.is_taken_down(&file.note.sha256) => {}
+                Ok(file) if file.note.sha256.is_empty() || self.is_taken_down(&file.note.sha256) => {}
                 Ok(file) => return Some(file),
                 Err(error) => tracing::info!(file = name, %error, "a package of split DWARF is not read"),
             }

@@ -15,7 +15,7 @@ use super::read::{Holder, holders};
 use super::root::{Look, Root};
 use super::{CONTENT, SETTLED, Trees};
 use crate::blobs::{map_own, write_file_atomically};
-use crate::debug_files::{debug_info_code, kind_code};
+use crate::debug_files::{content_code, kind_code};
 use crate::file_stamp::FileStamp;
 use crate::ids::{BundleEntry, Ids, IdsBuilder, NewCandidate, TooLarge};
 
@@ -225,7 +225,7 @@ fn build(before: Option<&Ids<Mmap>>, kept: &HashSet<String>, read: &[Read]) -> R
                 let new = NewCandidate {
                     bundle,
                     kind: kind_code(answer.kind),
-                    debug_info: debug_info_code(answer.debug_info),
+                    debug_info: content_code(answer.debug_info, answer.lacks_sections),
                     sha256: holder.sha256,
                     size: holder.size,
                     name: &holder.member,

@@ -15,6 +15,8 @@ use crate::support::{Running, http};
 use crate::trees::origins;
 
 const ID: &str = "abcdef0123456789abcdef0123456789abcdef01";
+/// The same as Breakpad writes it.
+const BREAKPAD_ID: &str = "01EFCDAB45238967ABCDEF01234567890";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Its inlined functions are the same in each program, so dwz moves them out.
@@ -86,6 +88,24 @@ async fn named(server: &Running, addresses: &BTreeMap<String, Vec<String>>) -> V
     }
 }
 
+/// The Firefox Profiler has names in any case; what is missing stands beside what it reads.
+async fn check_profiled(server: &Running, addresses: &BTreeMap<String, Vec<String>>, told: Option<&str>) {
+    let number = |address: &String| u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap();
+    let stack: Vec<(usize, u64)> = addresses.keys().map(|address| (0, number(address))).collect();
+    let body = json!({ "memoryMap": [["app", BREAKPAD_ID]], "stacks": [stack] });
+    let answer = http().post(server.url("/symbolicate/v5")).json(&body).send().await.unwrap();
+    let answer: Value = answer.json().await.unwrap();
+    let (result, key) = (&answer["results"][0], format!("app/{BREAKPAD_ID}"));
+    assert_eq!((&result["found_modules"][&key], &result["module_errors"]), (&json!(true), &json!({})), "{answer}");
+    for frame in result["stacks"][0].as_array().unwrap() {
+        assert!(frame["function"].is_string(), "{frame}");
+    }
+    match told {
+        Some(told) => assert!(result["module_lacks"][&key].as_str().unwrap().contains(told), "{answer}"),
+        None => assert!(result.get("module_lacks").is_none(), "{answer}"),
+    }
+}
+
 #[track_caller]
 fn check_partial(answer: &Value, told: &str) {
     let lacks = answer["provenance"]["lacks"].as_str().unwrap_or_default();
@@ -142,10 +162,12 @@ async fn what_dwz_moved_out_is_found_by_its_build_id_wherever_it_lies() {
         answer = named(&server, &expected).await;
     }
     check_whole(&answer, &expected);
+    check_profiled(&server, &expected, None).await;
 
     // Not to be had: then that is said. Uploaded, it is there for the next who asks.
     let second = Running::start_with(&at("second"), &origins(&[&at("without")])).await;
     check_partial(&named(&second, &expected).await, "supplementary file common");
+    check_profiled(&second, &expected, Some("supplementary file common")).await;
     let put = http().put(second.url("/api/v1/symbols?name=common")).body(std::fs::read(at("common")).unwrap());
     assert_eq!(put.send().await.unwrap().status(), StatusCode::CREATED);
     check_whole(&named(&second, &expected).await, &expected);
@@ -178,10 +200,28 @@ async fn a_package_of_split_dwarf_is_found_beside_its_program_and_a_skeleton_alo
 
     let server = Running::start_with(&at("data"), &origins(&[&tree])).await;
     check_partial(&named(&server, &expected).await, "skeleton-only");
+    check_profiled(&server, &expected, Some("skeleton-only: the split DWARF of 1 units")).await;
     // Another build's is not taken.
     std::fs::copy(at("app"), tree.join("app.dwp")).unwrap();
     check_partial(&named(&server, &expected).await, "skeleton-only");
     std::fs::copy(at("packed"), tree.join("app.dwp")).unwrap();
+    check_whole(&named(&server, &expected).await, &expected);
+    server.stop().await;
+
+    // In an archive, too; in one that is another there is another one.
+    let (within, archive) = (at("within"), at("within/all.tar.gz"));
+    std::fs::create_dir(&within).unwrap();
+    let pack = |members: &[&str]| run("tar", &[&["-C", text(&tree), "-czf", text(&archive)], members].concat());
+    pack(&["./app.debug"]);
+    let server = Running::start_with(&at("second"), &origins(&[&within])).await;
+    for _ in 0..2 {
+        check_partial(&named(&server, &expected).await, "skeleton-only");
+    }
+    pack(&["./app.debug", "./app.dwp"]);
+    let started = Instant::now();
+    while named(&server, &expected).await["provenance"]["lacks"].is_string() && started.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     check_whole(&named(&server, &expected).await, &expected);
     server.stop().await;
 }

@@ -8,7 +8,7 @@ use crate::support::programs::{has, publish, run};
 use crate::support::{self, Running, http};
 use reqwest::StatusCode;
 use symseal_builder::{SealOptions, seal_bundle};
-use symseal_bundle::{Digest, LayoutDir};
+use symseal_bundle::{Digest, LayoutDir, oci};
 use symseal_registry::push;
 use symseal_seal::UtcSeconds;
 use symseal_sealer::{ArtifactKey, LogKey, TileLog};
@@ -155,7 +155,18 @@ async fn a_deletion_or_a_seal_that_the_database_cannot_record_changes_nothing() 
     run("gcc", &["-g", "-o", &to, &from, &format!("-Wl,--build-id=0x{loose_id}")]);
     let put = http().put(server.url("/api/v1/symbols?name=loose")).body(std::fs::read(&loose).unwrap());
     let put: serde_json::Value = put.send().await.unwrap().json().await.unwrap();
+    let plain = support::put_manifest(&http(), &server, "plain", &serde_json::json!({})).await.unwrap();
+    let plain = format!("/v2/plain/manifests/{}", plain["digest"].as_str().unwrap());
+    let bytes = http().get(server.url(&plain)).send().await.unwrap().bytes().await.unwrap();
+    let tag = "/v2/plain/manifests/latest".to_owned();
+    let tagged = http().put(server.url(&tag)).header("content-type", oci::MANIFEST).body(bytes).send().await.unwrap();
+    assert_eq!(tagged.status(), StatusCode::CREATED);
+    let blob = format!("/v2/plain/blobs/{}", Digest::of(oci::EMPTY_JSON));
     let all = [
+        // What the database records nothing of but that it went.
+        (tag.clone(), tag, StatusCode::ACCEPTED),
+        (plain.clone(), plain, StatusCode::ACCEPTED),
+        (blob.clone(), blob, StatusCode::ACCEPTED),
         (format!("/v2/app/manifests/{seal}"), format!("/v2/app/manifests/{seal}"), StatusCode::ACCEPTED),
         (format!("/v2/app/manifests/{bundle}"), format!("/buildid/{ID}/debuginfo"), StatusCode::ACCEPTED),
         (

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::Running;
 use crate::support::foreign::{code_id, guid_and_age, macos_library, text, uuid, value, windows_library};
 use crate::support::programs::{Fixture, has, output, publish, run};
+use crate::trees::{get, origins};
 use reqwest::StatusCode;
 use serde_json::Value;
 use symseal_bundle::Digest;
@@ -30,6 +31,52 @@ async fn put(fixture: &Fixture, query: &str, bytes: Vec<u8>) -> (StatusCode, Val
 
 fn code(answer: &Value) -> &str {
     answer["error"]["code"].as_str().unwrap_or_default()
+}
+
+/// The program as it would be without section headers, with everything else that is in it.
+fn without_section_headers(mut bytes: Vec<u8>) -> Vec<u8> {
+    // e_shoff, and e_shentsize, e_shnum and e_shstrndx of a file of 64 bits.
+    for range in [40..48, 58..64] {
+        bytes[range].fill(0);
+    }
+    bytes
+}
+
+#[tokio::test]
+async fn a_stripped_program_answers_before_one_without_section_headers() {
+    if !has("cc") {
+        return;
+    }
+    let id = "abcdef0123456789abcdef0123456789abcdef77";
+    let root = tempfile::tempdir().unwrap();
+    let [whole, stripped, _] = compile(root.path(), id).map(|path| std::fs::read(path).unwrap());
+    let bare = without_section_headers(whole);
+    assert!(bare.len() > stripped.len());
+    let path = format!("/buildid/{id}/executable");
+    for order in [[&bare, &stripped], [&stripped, &bare]] {
+        let fixture = Fixture::new().await;
+        for (name, bytes) in ["one", "two"].into_iter().zip(order) {
+            assert_eq!(put(&fixture, &format!("name={name}"), bytes.clone()).await.0, StatusCode::CREATED);
+        }
+        assert_eq!(fixture.get(&path).await.bytes().await.unwrap(), stripped);
+    }
+    // By itself it is better than nothing.
+    let fixture = Fixture::new().await;
+    assert_eq!(put(&fixture, "name=app", bare.clone()).await.0, StatusCode::CREATED);
+    assert_eq!(fixture.get(&path).await.bytes().await.unwrap(), bare);
+
+    let tree = root.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let server = Running::start_with(&root.path().join("data"), &origins(&[&tree])).await;
+    for (name, bytes) in [("bare", &bare), ("stripped", &stripped)] {
+        std::fs::write(tree.join(name), bytes).unwrap();
+        let started = Instant::now();
+        while get(&fixture.http, &server, &path).await.1 != *bytes {
+            assert!(started.elapsed() < Duration::from_secs(20), "the {name} program does not answer");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    server.stop().await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod debuginfod;
 mod described;
 mod federated_names;
 mod federation;
+mod hard_links;
 mod limits;
 mod log;
 mod loose;

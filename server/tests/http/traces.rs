@@ -1,5 +1,7 @@
 //! Traces are taken once, continued, and recorded in rows.
 
+use std::io::Write as _;
+
 use crate::support::{Running, http};
 use reqwest::{Client, Response, StatusCode};
 use symseal_trace::{Event, ReplayResult, TraceCapture, TraceResolved, Uuid};
@@ -80,6 +82,48 @@ async fn a_trace_is_taken_repeated_and_continued_but_never_changed() {
     server.stop().await;
     let fixture = Fixture { server: Running::start(root.path()).await, root, http };
     assert_eq!(fixture.get().await.bytes().await.unwrap(), more);
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 3).unwrap()
+}
+
+/// A request's body may be in any form.
+type Form = fn(&[u8]) -> Vec<u8>;
+
+#[tokio::test]
+async fn a_trace_is_the_same_however_it_is_compressed() {
+    let forms: [Form; 3] = [<[u8]>::to_vec, gzip, zstd];
+    let (first, more) = (lines(&[capture()]), lines(&[capture(), replay(1), replay(2)]));
+    for (known, other) in (0..3).flat_map(|known| (0..3).map(move |other| (forms[known], forms[other]))) {
+        let fixture = Fixture::new().await;
+        let id = ID.to_string();
+        let sent = fixture.put(&id, known(&first)).await;
+        assert_eq!(sent.status(), StatusCode::CREATED);
+        let sent: serde_json::Value = sent.json().await.unwrap();
+        // The same is not stored again: what came first stays.
+        let again = fixture.put(&id, other(&first)).await;
+        assert_eq!(again.status(), StatusCode::OK);
+        assert_eq!(again.json::<serde_json::Value>().await.unwrap(), sent);
+        assert_eq!(fixture.get().await.bytes().await.unwrap(), known(&first));
+        // Continued, it is what came last.
+        let continued = fixture.put(&id, other(&more)).await;
+        assert_eq!(continued.status(), StatusCode::OK);
+        assert_eq!(continued.json::<serde_json::Value>().await.unwrap()["replays"], 2);
+        assert_eq!(fixture.get().await.bytes().await.unwrap(), other(&more));
+        for differs in [known(&first), known(&lines(&[capture(), replay(3)]))] {
+            assert_eq!(error_code(fixture.put(&id, differs).await).await, "trace-differs");
+        }
+        assert_eq!(fixture.get().await.bytes().await.unwrap(), other(&more));
+        assert_eq!(std::fs::read_dir(fixture.root.path().join("temporary")).unwrap().count(), 0);
+        fixture.server.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use serde_json::json;
+use symseal_trace::Decompressed;
 use uuid::Uuid;
 
 use super::ApiError;
@@ -30,7 +31,7 @@ const TRACE_BOUND: Bound =
 /// Bytes compared at once.
 const COMPARE_BLOCK: usize = 1 << 20;
 
-/// PUT: JSON Lines of events, plain, gzip or zstd. Sending the same again changes nothing; events may be added at the
+/// PUT: JSON Lines of events, plain, gzip or zstd. Sending the same again, in whichever form, changes nothing; events may be added at the
 /// end, and what was sent before never changes.
 pub(crate) async fn put(
     State(app): State<Arc<App>>,
@@ -90,6 +91,7 @@ async fn record(app: &Arc<App>, caller: &Caller, id: Uuid, spool: Spool) -> Resu
         "frames": rows.frames.len(),
         "replays": rows.replays.len(),
     });
+    let stored = [(digest.clone(), size)];
     let status = if known.is_some() { StatusCode::OK } else { StatusCode::CREATED };
     let is_new = known.as_ref() != Some(&digest);
     if is_new {
@@ -100,45 +102,69 @@ async fn record(app: &Arc<App>, caller: &Caller, id: Uuid, spool: Spool) -> Resu
         let traces = Arc::clone(&app.traces);
         app.pool.run(move || traces.set(id, digest)).await??;
     }
-    made_good(app, None, promise, &[(blob, size)]).await?;
+    made_good(app, None, promise, &stored).await?;
     Ok((status, Json(answer)).into_response())
 }
 
-/// Reads the rows and stores the bytes, which must go on where `known` ends.
+/// Reads the rows and stores the bytes, whose events must go on where those of `known` end. Of the same events in another form what is here stays.
 fn check(
     blobs: &BlobDirectory,
     id: Uuid,
     spool: Spool,
     known: Option<&BlobDigest>,
-) -> Result<(BlobDigest, Pin, TraceRows), ApiError> {
-    if let Some(known) = known
-        && !starts_with(File::open(spool.path())?, blobs.open_blob(known)?.file)?
-    {
-        let message = format!(
-            "the trace {id} is here with other events ({known}): what was sent is never changed, only continued; give another trace its own id"
-        );
-        return Err(ApiError::new(StatusCode::CONFLICT, "trace-differs", message));
-    }
+) -> Result<(BlobDigest, Option<Pin>, TraceRows), ApiError> {
     let mut rows = read_trace(File::open(spool.path())?, id, String::new())?;
-    let (digest, pin) = spool.commit(blobs)?;
+    let follows = match known {
+        Some(known) if *known != spool.digest() => {
+            Some((known, follows(File::open(spool.path())?, blobs.open_blob(known)?.file)?))
+        }
+        _ => None,
+    };
+    let (digest, pin) = match follows {
+        Some((known, Follows::No)) => {
+            let message = format!(
+                "the trace {id} is here with other events ({known}): what was sent is never changed, only continued; give another trace its own id"
+            );
+            return Err(ApiError::new(StatusCode::CONFLICT, "trace-differs", message));
+        }
+        Some((known, Follows::Same)) => (known.clone(), None),
+        Some((_, Follows::More)) | None => {
+            let (digest, pin) = spool.commit(blobs)?;
+            (digest, Some(pin))
+        }
+    };
     rows.trace.blob_sha256 = digest.to_string();
     Ok((digest, pin, rows))
 }
 
-fn starts_with(mut whole: File, mut start: File) -> io::Result<bool> {
+/// How events stand to those that are here.
+enum Follows {
+    /// They are these.
+    Same,
+    /// They begin with these.
+    More,
+    /// They are others, or fewer.
+    No,
+}
+
+/// Compares what comes out of two streams, however each is compressed. No more is decompressed of either than the other has.
+fn follows(new: File, known: File) -> io::Result<Follows> {
+    let (mut new, mut known) = (Decompressed::new(new)?, Decompressed::new(known)?);
     let (mut expected, mut found) = (vec![0; COMPARE_BLOCK], vec![0; COMPARE_BLOCK]);
     loop {
-        let read = start.read(&mut expected)?;
-        let (Some(expected), Some(found)) = (expected.get(..read), found.get_mut(..read)) else { return Ok(false) };
+        let read = known.read(&mut expected)?;
         if read == 0 {
-            return Ok(true);
+            return Ok(if new.read(&mut found)? == 0 { Follows::Same } else { Follows::More });
         }
-        match whole.read_exact(found) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+        let (Some(expected), Some(found)) = (expected.get(..read), found.get_mut(..read)) else {
+            return Ok(Follows::No);
+        };
+        match new.read_exact(found) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Follows::No),
             other => other?,
         }
         if expected != found {
-            return Ok(false);
+            return Ok(Follows::No);
         }
     }
 }

@@ -67,6 +67,8 @@ pub(crate) async fn delete(app: &Arc<App>, name: &RepositoryName, digest: &BlobD
     // Another server may have published what names it.
     app.catch_up_repositories().await?;
     let repository = app.repositories.get(name).ok_or_else(|| unknown(name, digest))?;
+    // Its line of the audit log would be lost.
+    app.store.ping().await?;
     let guard = repository.lock_changes().await;
     let (shared, wanted) = (repository.clone(), digest.clone());
     let removed = app.pool.run(move || shared.unlink_blob(&wanted)).await??;

@@ -73,6 +73,13 @@ fn name_job((app, scope, made): (&App, &Scope, &MadeTables), job: &Job, answer: 
         .filter_map(|(key, module, _)| Some((key, [module.error()?])))
         .collect();
     write(answer, &errors)?;
+    // A field of its own: of samply a module with an error has no names at all, and the Firefox Profiler reads neither.
+    let lacks: BTreeMap<String, &str> =
+        modules.iter().filter_map(|module| Some((module.key(), module.lacks()?))).collect();
+    if !lacks.is_empty() {
+        answer.extend_from_slice(br#","module_lacks":"#);
+        write(answer, &lacks)?;
+    }
     answer.push(b'}');
     Ok(())
 }
@@ -136,6 +143,14 @@ impl Module<'_> {
     fn open(&self) -> Option<Table<'_>> {
         // It was checked when its bundle was published.
         Table::open(self.table.as_ref()?.as_ref().ok()?).ok()
+    }
+
+    /// What its table was made without, for people.
+    fn lacks(&self) -> Option<&str> {
+        match self.table.as_ref()? {
+            Ok(Bytes::Made(table)) => Some(table.lacks.as_str()).filter(|lacks| !lacks.is_empty()),
+            _ => None,
+        }
     }
 
     fn error(&self) -> Option<ModuleError> {

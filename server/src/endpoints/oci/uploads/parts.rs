@@ -21,12 +21,12 @@ use crate::shared::{Part, Parts, end};
 
 /// The parts so far, of a session that is one and has not ended.
 async fn find(app: &App, parts: &Arc<Parts>, name: &RepositoryName, id: Uuid) -> Result<Vec<Part>, OciError> {
-    let unknown = || OciError::new(Code::BlobUploadUnknown, format!("{name} has no upload {id}: start a new one"));
-    if !parts.is_session(name, id) {
-        return Err(unknown());
+    if !parts.is_session(name, id) || app.store.upload_has_ended(id).await? {
+        let message = format!("{name} has no upload {id}: start a new one");
+        return Err(OciError::new(Code::BlobUploadUnknown, message));
     }
     let shared = Arc::clone(parts);
-    app.pool.run(move || shared.of(id)).await??.ok_or_else(unknown)
+    Ok(app.pool.run(move || shared.of(id)).await??)
 }
 
 pub(super) async fn get(app: &App, parts: &Arc<Parts>, name: &RepositoryName, id: Uuid) -> Result<Response, OciError> {
@@ -41,9 +41,15 @@ pub(super) async fn delete(
     id: Uuid,
 ) -> Result<Response, OciError> {
     find(app, parts, name, id).await?;
-    let shared = Arc::clone(parts);
-    app.pool.run(move || shared.end(id)).await??;
+    end_session(app, parts, id).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// Ends a session for good. What it has is removed after that: what a request writes beside this one is not taken for a new beginning.
+async fn end_session(app: &App, parts: &Arc<Parts>, id: Uuid) -> Result<(), OciError> {
+    app.store.end_upload(id).await?;
+    let shared = Arc::clone(parts);
+    Ok(app.pool.run(move || shared.remove(id)).await??)
 }
 
 /// A file of this request alone.
@@ -90,8 +96,9 @@ pub(super) async fn patch(
     }
     let received = match received {
         Err(refused) if refused.is_refusal() => {
-            let (shared, uploads) = (Arc::clone(parts), app.uploads.clone());
-            app.pool.run(move || uploads.cancel(&own).and_then(|()| shared.end(id))).await??;
+            let uploads = app.uploads.clone();
+            app.pool.run(move || uploads.cancel(&own)).await??;
+            end_session(app, parts, id).await?;
             return Err(refused);
         }
         received => received,
@@ -152,32 +159,28 @@ pub(super) async fn put(
         }
         Err(error) => Err(error),
     };
-    let (shared, uploads, is_finished) = (Arc::clone(parts), app.uploads.clone(), finished.is_ok());
-    let is_given_up = finished.as_ref().is_err_and(OciError::ends_upload);
-    let clean = move || {
-        if !is_finished {
-            uploads.cancel(&own)?;
-            return if is_given_up { shared.end(id) } else { Ok(()) };
+    match &finished {
+        Ok(_) => {
+            // Most uploads are one request, which leaves nothing in the object store.
+            let ended = match has_parts {
+                true => end_session(app, parts, id).await,
+                false => app.store.end_upload(id).await.map_err(OciError::from),
+            };
+            // The blob is acknowledged: parts that stay cost room alone.
+            if let Err(error) = ended {
+                tracing::warn!(%id, ?error, "a finished upload is not ended: it can be begun again, and its parts stay for a day");
+            }
         }
-        // The blob is acknowledged: parts that stay cost room alone.
-        if has_parts {
-            tell_unended(id, shared.end(id));
+        Err(error) => {
+            let is_given_up = error.ends_upload();
+            let uploads = app.uploads.clone();
+            app.pool.run(move || uploads.cancel(&own)).await??;
+            if is_given_up {
+                end_session(app, parts, id).await?;
+            }
         }
-        Ok(())
-    };
-    app.pool.run(clean).await??;
-    if is_finished && !has_parts {
-        // Most uploads are one request: none of them waits for the object store once more.
-        let (app, shared) = (Arc::clone(app), Arc::clone(parts));
-        tokio::spawn(async move { app.pool.run(move || tell_unended(id, shared.end_without_parts(id))).await });
     }
     finished
-}
-
-fn tell_unended(id: Uuid, ended: std::io::Result<()>) {
-    if let Err(error) = ended {
-        tracing::warn!(%id, %error, "a finished upload is not ended: it can be begun again, and its parts stay for a day");
-    }
 }
 
 fn without_range(request: &HeaderMap) -> HeaderMap {
