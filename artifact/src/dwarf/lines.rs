@@ -101,15 +101,17 @@ impl Lines {
         self.sequences.clear();
         self.shared.clear();
         let Some(program) = program else { return };
-        let header_bytes = program.header().header_length() as u64;
-        if work.budget.charge(header_bytes).is_err() {
+        let header = program.header();
+        // Units may share a table, whose instructions need not give rows.
+        let bytes = (header.header_length() as u64).saturating_add(header.raw_program_buf().slice().len() as u64);
+        if work.budget.charge(bytes).is_err() {
             return;
         }
         let is_little_endian = unit.sections().is_little_endian;
         let address_bits = unit.sections().address_bits();
         let last_file = (u64::MAX, StrId::EMPTY);
         let mut taker = Taker { lines: self, first: 0, address_bits, last_file, unit, text, files, work };
-        if line_program::run(program.header(), is_little_endian, |row| taker.take(program, row)).is_err() {
+        if line_program::run(header, is_little_endian, |row| taker.take(program, row)).is_err() {
             taker.work.skip("damaged line program");
         }
         let first = taker.first;
