@@ -89,6 +89,28 @@ fn frames(bundle: &str, trace: &str, more: &[&str], thread: u64) -> Vec<Value> {
     lines.filter(|line| line["thread"] == thread && line["ip"].is_string()).collect()
 }
 
+/// Holds the event of the same trace against what `--json` gave of its only thread: where each frame is, and how the stack ended.
+#[track_caller]
+fn check_event(bundle: &str, trace: &str, more: &[&str], stack: &[Value]) {
+    let ran = run("trace-resolve", ["--bundle", bundle, trace, "--event"].iter().chain(more)).ok();
+    let event: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let last = stack.last().unwrap();
+    let end = serde_json::json!({
+        "thread": last["thread"], "sample": 0, "stop": last["stop"], "complete": last["complete"],
+    });
+    assert_eq!(event["stacks"], Value::from(vec![end]));
+    let rows = event["frames"].as_array().unwrap();
+    for (depth, frame) in stack.iter().enumerate() {
+        let own: Vec<&Value> = rows.iter().filter(|row| row["depth"] == depth).collect();
+        assert_eq!(own.len(), frame["frames"].as_array().unwrap().len().max(1), "{frame}");
+        for field in ["ip", "exact", "cfa", "frame_pointer", "unwind"] {
+            // What is not known is null in the one, and missing in the other.
+            assert!(own.iter().all(|row| row[field] == frame[field]), "{field}: {frame} {own:?}");
+        }
+    }
+    assert!(rows.iter().all(|row| row["depth"].as_u64().unwrap() < stack.len() as u64), "{rows:#?}");
+}
+
 fn functions(frames: &[Value]) -> Vec<&str> {
     let names = frames.iter().flat_map(|frame| frame["frames"].as_array().unwrap());
     names.filter_map(|frame| frame["function"].as_str()).collect()
@@ -149,6 +171,8 @@ fn rules_that_the_bundle_lacks_are_those_of_the_local_files() {
         let cfa = |frame: &Value| u64::from_str_radix(&frame["cfa"].as_str().unwrap()[2..], 16).unwrap();
         assert!(others.iter().map(cfa).is_sorted_by(|one, next| one < next), "{stack:#?}");
     }
+    check_event(&at("bundle"), &at("trace"), &["--no-scan"], &alone);
+    check_event(&at("bundle"), &at("trace"), &["--no-scan", "--local-files"], &with_files);
     let named = functions(&with_files);
     let own: Vec<&str> = named.into_iter().filter(|name| ["compares", "sorts", "main"].contains(name)).collect();
     assert_eq!(own, ["compares", "sorts", "main"]);

@@ -165,6 +165,21 @@ fn directories_and_headers_without_code_types_in_other_files_and_run_paths_are_n
 }
 
 #[test]
+fn files_that_instructions_of_a_line_table_define_are_told() {
+    let Some(gcc) = tool("gcc") else { return };
+    let dir = tempfile::tempdir().expect("a folder");
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/artifact/tests/defined_files/program.s");
+    let mut command = Command::new(gcc);
+    command.current_dir(&dir).args(["-shared", "-nostdlib", "-Wl,--build-id", "-Wa,--defsym,VERSION=4", program]);
+    run(command.args(["-o", "app.so"]));
+    let (json, _) = disclosed(dir.path(), "app.so");
+    for file in ["/build/include/made.h", "/else/made.x", "/build/call.h"] {
+        has(&json["paths"], file);
+    }
+    has(&json["debug_paths"], "/build/include/unused.h");
+}
+
+#[test]
 fn files_that_only_split_type_units_name_are_told() {
     let (Some(clang), Some(gcc)) = (tool("clang"), tool("gcc")) else { return };
     let dir = tempfile::tempdir().expect("a folder");

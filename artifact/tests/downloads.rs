@@ -1,13 +1,13 @@
 //! Inputs from registries: tried again, kept, checked, and a failure where they are required.
 
-use crate::support::downloads::{ALL, Download};
+use crate::support::downloads::{ALL, Download, Expected, ZLIB};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 /// A package of a registry that is away for the first `failures` attempts, which are counted in `cache/../attempts`.
-fn of_a_registry(script: &'static [&'static str], sha256: Option<&'static str>) -> Download {
-    Download { name: "made", folder: "made-1", command: script, sha256 }
+fn of_a_registry(script: &'static [&'static str]) -> Download {
+    Download { name: "made", folder: "made-1", command: script, expected: Expected::Pinned(CONTENT) }
 }
 
 const COMES_BACK: &[&str] =
@@ -24,7 +24,7 @@ fn attempts(folder: &Path) -> usize {
 fn a_registry_that_is_away_for_a_moment_is_asked_again_and_what_it_gave_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = folder.path().join("cache");
-    let package = of_a_registry(COMES_BACK, Some(CONTENT));
+    let package = of_a_registry(COMES_BACK);
     for _ in 0..2 {
         let files = package.fetch(&cache, &NO_PAUSES).expect("its file");
         assert_eq!(files, [cache.join("made-1/made.txt")]);
@@ -41,7 +41,7 @@ fn a_registry_that_is_away_for_a_moment_is_asked_again_and_what_it_gave_is_kept(
 #[test]
 fn what_is_not_to_be_had_is_a_failure_where_it_is_required() {
     let folder = tempfile::tempdir().expect("a folder");
-    let package = of_a_registry(STAYS_AWAY, None);
+    let package = of_a_registry(STAYS_AWAY);
     let why = package.fetch(&folder.path().join("cache"), &NO_PAUSES).expect_err("nothing");
     assert!(why.contains("no route to it"), "{why}");
     assert_eq!(attempts(folder.path()), 3);
@@ -56,9 +56,36 @@ fn what_is_not_to_be_had_is_a_failure_where_it_is_required() {
 #[test]
 fn another_file_than_the_pinned_one_is_not_taken() {
     let folder = tempfile::tempdir().expect("a folder");
-    let package = of_a_registry(&["sh", "-c", "printf other > made.txt"], Some(CONTENT));
+    let package = of_a_registry(&["sh", "-c", "printf other > made.txt"]);
     let why = package.fetch(&folder.path().join("cache"), &[]).expect_err("refused");
     assert!(why.contains(CONTENT), "{why}");
+}
+
+#[test]
+fn a_package_of_debian_is_what_the_lists_of_apt_say() {
+    let Some(package) = ZLIB.file() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (cache, name) = (folder.path().join("cache"), package.file_name().expect("a name"));
+    let given = folder.path().join("given");
+    std::fs::create_dir(&given).expect("a folder");
+    let copied = Download { command: &["sh", "-c", "cp ../../given/* ."], ..ZLIB };
+    let whole = std::fs::read(&package).expect("a package");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    std::fs::write(given.join(name), &damaged).expect("a file");
+    let why = copied.fetch(&cache, &[]).expect_err("refused");
+    assert!(why.contains("SHA-256") && why.contains("is expected"), "{why}");
+    std::fs::write(given.join(name), &whole).expect("a file");
+    let files = copied.fetch(&cache, &[]).expect("its file");
+    // What was damaged in the cache is fetched again.
+    std::fs::write(&files[0], &damaged).expect("a file");
+    assert_eq!(copied.fetch(&cache, &[]).expect("its file"), files);
+    assert!(std::fs::read(&files[0]).expect("a package") == whole);
+    // A version that the lists do not have is nobody's word.
+    std::fs::rename(given.join(name), given.join("zlib1g_0-made_amd64.deb")).expect("renamed");
+    std::fs::remove_dir_all(&cache).expect("removed");
+    let why = copied.fetch(&cache, &[]).expect_err("refused");
+    assert!(why.contains("zlib1g:amd64=0-made"), "{why}");
 }
 
 /// In CI nothing of this is skipped without a word.

@@ -12,6 +12,7 @@ mod breakpad_files;
 mod cabinets;
 mod companions;
 mod debian_packages;
+mod defined_files;
 mod downloads;
 mod elf_identity;
 mod fixtures;

@@ -405,6 +405,30 @@ fn files_of_line_tables_without_code_are_gathered_and_reported_where_they_are_mi
     }
 }
 
+/// DWARF before version 5 has an instruction for it.
+#[test]
+fn files_that_instructions_of_a_line_table_define_are_gathered() {
+    let Some(gcc) = tool("gcc") else { return };
+    let scene = Scene::new();
+    let names = ["main.c", "include/made.h", "call.h", "include/unused.h"];
+    for name in names {
+        scene.file(&format!("root/{name}"), b"text\n");
+    }
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../artifact/tests/defined_files/program.s");
+    let library = scene.path("defines.so");
+    let output = library.to_str().unwrap();
+    run(&gcc, &["-shared", "-nostdlib", "-Wl,--build-id", "-Wa,--defsym,VERSION=3", program, "-o", output]);
+    let options = SourceOptions { roots: vec![scene.path("root")], maps: vec!["/build=.".parse().unwrap()] };
+    let built = builder(std::slice::from_ref(&library)).sources(options).build(&scene.layout).unwrap();
+    let report = built.report.sources.unwrap();
+    assert_eq!((report.wanted, report.statistics.files), (5, 4), "{report:?}");
+    assert_eq!(report.not_found, ["/else/made.x"]);
+    let bundle = symseal_bundle::Bundle::open(scene.layout.clone(), Some(&built.digest)).unwrap();
+    let sources = Sources::of(&bundle).unwrap().remove(0);
+    let files: Vec<&str> = sources.table().files.iter().map(|file| file.path.as_str()).collect();
+    assert!(names.iter().all(|name| files.contains(&format!("/build/{name}").as_str())), "{files:?}");
+}
+
 #[test]
 fn every_file_that_a_program_database_has_a_checksum_of_is_gathered() {
     let (Some(clang), Some(link)) = (tool("clang"), tool("lld-link")) else { return };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use symseal_module::{Avma, ModuleMap, StopReason};
 use symseal_resolver::{FrameAddress, ResolvedFrame, Resolver, SourceFrame, Text};
-use symseal_trace::{ResolvedRow, Trace, TraceResolved};
+use symseal_trace::{ResolvedRow, ResolvedStack, Trace, TraceResolved};
 use symseal_unwind::Frame;
 
 use crate::scene::Scene;
@@ -55,6 +55,12 @@ impl ResolvedThread {
         self.stop.is_complete()
     }
 
+    /// How the walk over the stack ended.
+    fn end(&self) -> ResolvedStack {
+        let complete = self.is_complete();
+        ResolvedStack { thread: self.thread, sample: self.sample, stop: self.stop, complete }
+    }
+
     /// How many frames are on the stack.
     pub fn physical(&self) -> usize {
         self.frames.iter().position(|frame| frame.unwind.is_logical()).unwrap_or(self.frames.len())
@@ -89,8 +95,8 @@ pub fn resolve_trace(
     let threads = name_stacks(&stacks, &map, &frames, &resolver);
     let mut rows = Vec::new();
     for thread in &threads {
-        for (frame, depth) in thread.frames.iter().zip(0..) {
-            add_rows(&mut rows, thread, frame, depth);
+        for ((frame, place), depth) in thread.frames.iter().zip(&thread.places).zip(0..) {
+            add_rows(&mut rows, thread, frame, place, depth);
         }
     }
     let options = resolver.options();
@@ -100,6 +106,7 @@ pub fn resolve_trace(
         local_files: options.local_files,
         online: options.online,
         frames: rows,
+        stacks: threads.iter().map(ResolvedThread::end).collect(),
     };
     (event, threads)
 }
@@ -148,7 +155,13 @@ fn of_thread(stack: &ThreadStack, frames: Vec<ResolvedFrame>) -> ResolvedThread 
 }
 
 /// One row per source function; one without a name where there is none.
-fn add_rows(rows: &mut Vec<ResolvedRow>, thread: &ResolvedThread, frame: &ResolvedFrame, depth: u32) {
+fn add_rows(
+    rows: &mut Vec<ResolvedRow>,
+    thread: &ResolvedThread,
+    frame: &ResolvedFrame,
+    place: &FramePlace,
+    depth: u32,
+) {
     let none = SourceFrame::default();
     let sources = if frame.frames.is_empty() { std::slice::from_ref(&none) } else { frame.frames.as_slice() };
     let text = |text: &Option<Text>| text.as_deref().map(str::to_owned);
@@ -176,6 +189,9 @@ fn add_rows(rows: &mut Vec<ResolvedRow>, thread: &ResolvedThread, frame: &Resolv
             reason: frame.reason,
             approximate: frame.approximate,
             folded: frame.folded,
+            exact: Some(place.exact),
+            cfa: place.cfa,
+            frame_pointer: place.frame_pointer,
         });
     }
 }

@@ -1,5 +1,6 @@
 //! Packages of registries that tests take as inputs: fetched by the registry's own client, tried again where it is away for a moment, and kept in a
-//! cache outside the tree (`SYMSEAL_PACKAGES`, else `~/.cache/symseal/packages`), so that a later run needs no network.
+//! cache outside the tree (`SYMSEAL_PACKAGES`, else `~/.cache/symseal/packages`), so that a later run needs no network. Before each use they are held
+//! to a digest: the pinned one, and of Debian's packages, of which the newest is taken, the one in apt's own lists, which Debian signs.
 //!
 //! A package that is not to be had is said out loud, and is a failure where `SYMSEAL_REQUIRE` names it.
 #![allow(dead_code, reason = "each test file has this module and uses its own part")]
@@ -21,12 +22,19 @@ pub(crate) struct Download {
     pub(crate) folder: &'static str,
     /// The registry's client and its arguments, run in an empty folder.
     pub(crate) command: &'static [&'static str],
-    /// SHA-256 of the only file, where a version is pinned.
-    pub(crate) sha256: Option<&'static str>,
+    pub(crate) expected: Expected,
+}
+
+/// What the files have to be.
+pub(crate) enum Expected {
+    /// The only file, of a pinned version, has this SHA-256.
+    Pinned(&'static str),
+    /// Packages of Debian, each with the SHA-256 that apt's lists have of its version.
+    Listed,
 }
 
 const fn debian(name: &'static str, command: &'static [&'static str]) -> Download {
-    Download { name, folder: name, command, sha256: None }
+    Download { name, folder: name, command, expected: Expected::Listed }
 }
 
 pub(crate) const LIBC_DEBUG: Download = debian("libc6-dbg", &["apt-get", "download", "-qq", "libc6-dbg"]);
@@ -64,7 +72,7 @@ macro_rules! wheel {
                 $($platform,)+
                 concat!($name, "==", $version),
             ],
-            sha256: Some($sha256),
+            expected: Expected::Pinned($sha256),
         }
     };
 }
@@ -105,7 +113,7 @@ pub(crate) const NODE_PTY: Download = Download {
     name: "node-pty",
     folder: "node-pty-1.1.0",
     command: &["npm", "pack", "--silent", "node-pty@1.1.0"],
-    sha256: Some("c7517f19083ddcb05f276904680eb2b11a6b5ecab778b8e4e5685a6d645b3f60"),
+    expected: Expected::Pinned("c7517f19083ddcb05f276904680eb2b11a6b5ecab778b8e4e5685a6d645b3f60"),
 };
 
 /// Every one, so that a list of what is required can be held to them.
@@ -213,7 +221,7 @@ impl Download {
         self.checked(folder).map_err(|error| format!("{command}: {error}"))
     }
 
-    /// The files of a folder, with their digest where one is known.
+    /// The files of a folder, if they are what is expected.
     fn checked(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
         let entries = std::fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -221,12 +229,59 @@ impl Download {
         if files.is_empty() {
             return Err("it gave no file".to_owned());
         }
-        let Some(expected) = self.sha256 else { return Ok(files) };
-        let [file] = files.as_slice() else { return Err(format!("{} files where one is expected", files.len())) };
-        let bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-        if digest == expected { Ok(files) } else { Err(format!("SHA-256 {digest} where {expected} is expected")) }
+        match self.expected {
+            Expected::Pinned(digest) => {
+                let [file] = files.as_slice() else {
+                    return Err(format!("{} files where one is expected", files.len()));
+                };
+                has_digest(file, &[digest.to_owned()])?;
+            }
+            Expected::Listed => {
+                for file in &files {
+                    has_digest(file, &listed(file)?)?;
+                }
+            }
+        }
+        Ok(files)
     }
+}
+
+fn has_digest(file: &Path, expected: &[String]) -> Result<(), String> {
+    let bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    if expected.contains(&digest) {
+        return Ok(());
+    }
+    Err(format!("{}: SHA-256 {digest} where {} is expected", file.display(), expected.join(" or ")))
+}
+
+/// What apt's lists said in this process, by name and version.
+static LISTED: Mutex<BTreeMap<String, Vec<String>>> = Mutex::new(BTreeMap::new());
+
+/// The digests that apt's lists have of a package, by the name that apt gives to its file: `NAME_VERSION_PROCESSOR.deb`, with `%3a` for a colon. A
+/// version that they do not have any more is fetched anew.
+fn listed(file: &Path) -> Result<Vec<String>, String> {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let mut parts = name.strip_suffix(".deb").unwrap_or_default().split('_');
+    let (Some(package), Some(version), Some(processor)) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(format!("{name} where NAME_VERSION_PROCESSOR.deb is expected"));
+    };
+    let all = if processor == "all" { String::new() } else { format!(":{processor}") };
+    let wanted = format!("{package}{all}={}", version.replace("%3a", ":"));
+    let mut known = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(digests) = known.get(&wanted) {
+        return Ok(digests.clone());
+    }
+    let output = Command::new("apt-cache").args(["show", "--", &wanted]).output();
+    let output = output.map_err(|error| format!("apt-cache: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let digests: Vec<String> =
+        text.lines().filter_map(|line| line.strip_prefix("SHA256: ")).map(str::to_owned).collect();
+    if digests.is_empty() {
+        return Err(format!("apt's lists have no {wanted} (apt-get update)"));
+    }
+    known.insert(wanted, digests.clone());
+    Ok(digests)
 }
 
 fn cache() -> PathBuf {

@@ -68,7 +68,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Operation, usize)> {
 }
 
 /// Appends `op` in its file form.
-#[cfg(any(feature = "compile", test))]
+#[cfg(any(feature = "compile-elf", test))]
 pub(crate) fn encode(op: Operation, out: &mut alloc::vec::Vec<u8>) {
     match op {
         Operation::End => out.push(0),

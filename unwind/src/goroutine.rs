@@ -84,7 +84,7 @@ impl GoRuntime<Rva> {
     }
 
     /// The bytes of the section; `None` where there is no function in the code, or where they do not fit.
-    #[cfg(feature = "compile")]
+    #[cfg(feature = "compile-elf")]
     pub(crate) fn write(&self, text_start: u64, text_size: u64) -> Option<Vec<u8>> {
         let of = |functions: &[Range<Rva>]| {
             let offset = |rva: Rva| u32::try_from(rva.0.checked_sub(text_start).filter(|at| *at <= text_size)?).ok();
@@ -166,7 +166,7 @@ pub(crate) fn g_register(arch: Arch) -> Option<u8> {
     }
 }
 
-#[cfg(all(test, feature = "compile"))]
+#[cfg(all(test, feature = "compile-elf"))]
 mod tests {
     use super::*;
     use alloc::vec;

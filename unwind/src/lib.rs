@@ -11,7 +11,8 @@
 //! * the reader: [`Table`] reads a `.uwt` file in place (`docs/formats/uwt.md`);
 //! * the engine: [`unwind`] with [`Modules`], [`Memory`], [`Registers`] and a [`Cache`];
 //! * the compiler: [`compile`] makes a `.uwt` table of `.eh_frame`, `.debug_frame` and `.pdr`, of the exception directory of Windows modules,
-//!   of compact unwind information of Mach-O modules, of `.ARM.exidx`, of Go's `.gopclntab`, and of instructions alone (feature `compile`).
+//!   of compact unwind information of Mach-O modules, of `.ARM.exidx`, of Go's `.gopclntab`, and of instructions alone (feature `compile`; with
+//!   `compile-elf` alone, without the formats of Windows and macOS).
 //!
 //! The chain of the engine: the rule of the table → the frame pointer, where no rule covers the address and it stays on
 //! the stack ([`Memory::same_stack`]) → a leaf or a call through a null pointer, where the return address provably lies on
@@ -31,7 +32,7 @@ extern crate std;
 pub mod arch;
 mod cache;
 mod calls;
-#[cfg(feature = "compile")]
+#[cfg(feature = "compile-elf")]
 pub mod compile;
 mod continuation;
 mod coroutines;

@@ -38,7 +38,7 @@ pub(crate) fn read(
 }
 
 /// The bytes of the section; empty where there is nothing to tell. Ranges count from the start of the code; what lies outside of it is cut.
-#[cfg(feature = "compile")]
+#[cfg(feature = "compile-elf")]
 pub(crate) fn write<'r>(reasons: impl Iterator<Item = (Range<u64>, &'r str)>, text: Range<u64>) -> alloc::vec::Vec<u8> {
     use alloc::vec::Vec;
 
@@ -102,7 +102,7 @@ impl<'a> Table<'a> {
     }
 }
 
-#[cfg(all(test, feature = "compile"))]
+#[cfg(all(test, feature = "compile-elf"))]
 mod tests {
     use super::*;
     use alloc::vec::Vec;

@@ -234,7 +234,7 @@ impl Rule {
     }
 
     /// Whether `offset` fits its field.
-    #[cfg(feature = "compile")]
+    #[cfg(feature = "compile-elf")]
     pub(crate) fn offset_fits(offset: i64) -> bool {
         field(offset, CFA_BITS, CFA_AT).is_some()
     }

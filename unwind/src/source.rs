@@ -104,7 +104,7 @@ fn read_uleb(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-#[cfg(any(feature = "compile", test))]
+#[cfg(any(feature = "compile-elf", test))]
 fn write_uleb(mut value: u64, out: &mut alloc::vec::Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -127,7 +127,7 @@ fn read_entry(bytes: &mut &[u8], previous: (u64, u64)) -> Option<Source> {
 }
 
 /// Writes index and map of `sources`, which are sorted by start. The offsets must be below 2^58.
-#[cfg(any(feature = "compile", test))]
+#[cfg(any(feature = "compile-elf", test))]
 pub(crate) fn write(sources: &[Source]) -> (alloc::vec::Vec<u8>, alloc::vec::Vec<u8>) {
     let (mut index, mut map) = (alloc::vec::Vec::new(), alloc::vec::Vec::new());
     for block in sources.chunks(SOURCE_BLOCK) {

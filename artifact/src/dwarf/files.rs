@@ -1,14 +1,53 @@
 //! Files of a unit's line table, by number. (DWARF 5, 6.2.4)
 
+use super::line_program::{self, DefinedFile};
 use super::sections::{DwarfSections, Slice};
 use super::unit::Unit;
 use crate::Checksum;
 use crate::work::Work;
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, IncompleteLineProgram, LineProgramHeader};
+use std::cell::OnceCell;
 use symseal_symx::StrId;
 
-/// The line program of the unit, with its tables of directories and files.
-pub(crate) fn program<'s>(unit: &Unit<'s>, work: &mut Work) -> Option<IncompleteLineProgram<Slice<'s>>> {
+/// What a look at a byte of a line program counts: what is found is kept, and takes up to four bytes for it.
+const STEPS_PER_PROGRAM_BYTE: u64 = 8;
+
+/// A line program, with its tables of directories and files.
+pub(crate) struct Program<'s> {
+    program: IncompleteLineProgram<Slice<'s>>,
+    is_little_endian: bool,
+    /// Once somebody asked for them.
+    defined: OnceCell<Vec<DefinedFile<'s>>>,
+}
+
+impl<'s> Program<'s> {
+    pub(super) fn new(program: IncompleteLineProgram<Slice<'s>>, is_little_endian: bool) -> Self {
+        Self { program, is_little_endian, defined: OnceCell::new() }
+    }
+
+    pub(super) fn header(&self) -> &LineProgramHeader<Slice<'s>> {
+        self.program.header()
+    }
+
+    /// The files that the program's instructions add to those of its header; the first has the number behind the header's last. To find them takes
+    /// a look at each instruction, so that they are only looked for where the header's do not do.
+    pub(super) fn defined(&self, work: &mut Work) -> &[DefinedFile<'s>] {
+        let header = self.header();
+        if header.version() > 4 {
+            return &[];
+        }
+        self.defined.get_or_init(|| {
+            let bytes = header.raw_program_buf().slice().len() as u64;
+            match work.budget.charge(bytes.saturating_mul(STEPS_PER_PROGRAM_BYTE)) {
+                Ok(()) => line_program::defined_files(header, self.is_little_endian),
+                Err(_) => Vec::new(),
+            }
+        })
+    }
+}
+
+/// The line program of the unit.
+pub(crate) fn program<'s>(unit: &Unit<'s>, work: &mut Work) -> Option<Program<'s>> {
     let sections = unit.sections();
     let offset = usize::try_from(unit.root.line_offset?).ok()?;
     if offset >= sections.line.len() {
@@ -17,7 +56,7 @@ pub(crate) fn program<'s>(unit: &Unit<'s>, work: &mut Work) -> Option<Incomplete
     let lines: DebugLine<_> = sections.slice(&sections.line).into();
     let comp_dir = sections.slice(unit.root.comp_dir);
     match lines.program(DebugLineOffset(offset), unit.header.encoding.address_size, Some(comp_dir), None) {
-        Ok(program) => Some(program),
+        Ok(program) => Some(Program::new(program, sections.is_little_endian)),
         Err(_) => {
             work.skip("damaged line table header");
             None
@@ -42,19 +81,13 @@ impl Files {
         self.known.iter_mut().flatten().for_each(&mut text);
     }
 
-    pub(crate) fn path<'s>(
-        &mut self,
-        unit: &Unit<'s>,
-        header: &LineProgramHeader<Slice<'s>>,
-        number: u64,
-        work: &mut Work,
-    ) -> StrId {
+    pub(crate) fn path<'s>(&mut self, unit: &Unit<'s>, program: &Program<'s>, number: u64, work: &mut Work) -> StrId {
         if let Some(known) = self.known(number) {
             return known;
         }
         // A number that the table does not have is not remembered either.
-        let Some(path) = path(unit, header, number).map(|path| work.text(&path)) else { return StrId::EMPTY };
-        work.source(path, checksum(header, number));
+        let Some(path) = path(unit, program, number, work).map(|path| work.text(&path)) else { return StrId::EMPTY };
+        work.source(path, checksum(program.header(), number));
         if let Ok(at) = usize::try_from(number) {
             if self.known.len() <= at {
                 self.known.resize(at + 1, None);
@@ -68,8 +101,8 @@ impl Files {
 }
 
 /// Compilation directory, include directory and file name, joined as far as they are relative.
-pub(super) fn path<'s>(unit: &Unit<'s>, header: &LineProgramHeader<Slice<'s>>, number: u64) -> Option<Vec<u8>> {
-    Place { comp_dir: unit.root.comp_dir, text: &|value| text(unit, value) }.path(header, number)
+pub(super) fn path<'s>(unit: &Unit<'s>, program: &Program<'s>, number: u64, work: &mut Work) -> Option<Vec<u8>> {
+    Place { comp_dir: unit.root.comp_dir, text: &|value| text(unit, value) }.path(program, number, work)
 }
 
 /// What the names of a table are relative to, and where their texts stand.
@@ -79,20 +112,29 @@ pub(super) struct Place<'s, 't> {
 }
 
 impl<'s> Place<'s, '_> {
-    pub(super) fn path(&self, header: &LineProgramHeader<Slice<'s>>, number: u64) -> Option<Vec<u8>> {
+    pub(super) fn path(&self, program: &Program<'s>, number: u64, work: &mut Work) -> Option<Vec<u8>> {
+        let header = program.header();
         // Numbers count from 1 before DWARF 5, where 0 says "no file".
         if number == 0 && header.version() < 5 {
             return None;
         }
-        let file = header.file(number)?;
-        let name = (self.text)(file.path_name())?;
+        if let Some(file) = header.file(number) {
+            return Some(self.file(header, (self.text)(file.path_name())?, file.directory_index()));
+        }
+        let behind = number.checked_sub(header.file_names().len() as u64 + 1)?;
+        let defined = program.defined(work).get(usize::try_from(behind).ok()?)?;
+        Some(self.file(header, defined.name, defined.directory))
+    }
+
+    /// The path of a file of this name in the directory of this number.
+    pub(super) fn file(&self, header: &LineProgramHeader<Slice<'s>>, name: &[u8], directory: u64) -> Vec<u8> {
         let mut path = Vec::new();
         if !is_absolute(name) {
-            let directory = header.directory(file.directory_index()).and_then(self.text);
+            let directory = header.directory(directory).and_then(self.text);
             path = self.directory(directory.unwrap_or_default());
         }
         push(&mut path, name);
-        Some(path)
+        path
     }
 
     pub(super) fn directory(&self, directory: &[u8]) -> Vec<u8> {

@@ -1,13 +1,13 @@
 //! Files and directories of line tables, whether or not a row is of them: a header with types alone has none. (DWARF 5, 6.2.4)
 
 use super::dwarf_files::DwarfFiles;
-use super::files::{self, Place};
+use super::files::{self, Place, Program};
 use super::sections::{DwarfSections, Slice};
 use super::unit::{AbbreviationTables, Unit};
 use crate::Checksum;
 use crate::cursor::Cursor;
 use crate::work::Work;
-use gimli::{AttributeValue, DebugLine, DebugLineOffset, LineProgramHeader};
+use gimli::{AttributeValue, DebugLine, DebugLineOffset};
 use std::collections::BTreeSet;
 
 /// What a line table names.
@@ -30,7 +30,7 @@ impl Seen {
             && let Some(program) = files::program(unit, work)
         {
             let place = Place { comp_dir: unit.root.comp_dir, text: &|value| files::text(unit, value) };
-            names(&place, program.header(), take, work);
+            names(&place, &program, take, work);
         }
     }
 }
@@ -68,7 +68,7 @@ pub(super) fn of_type_units(sections: &DwarfSections<'_>, take: &mut dyn FnMut(&
         match lines.program(DebugLineOffset(at), ADDRESS_BYTES, None, None) {
             Ok(program) => {
                 let place = Place { comp_dir: &[], text: &|value| text(sections, value) };
-                names(&place, program.header(), take, work);
+                names(&place, &Program::new(program, sections.is_little_endian), take, work);
             }
             Err(_) => work.skip("damaged line table header"),
         }
@@ -84,13 +84,9 @@ fn text<'s>(sections: &'s DwarfSections<'_>, value: AttributeValue<Slice<'s>>) -
     }
 }
 
-fn names<'s>(
-    place: &Place<'s, '_>,
-    header: &LineProgramHeader<Slice<'s>>,
-    take: &mut dyn FnMut(&[u8], Named),
-    work: &mut Work,
-) {
-    let mut give = |path: Option<Vec<u8>>, named: Named| {
+fn names<'s>(place: &Place<'s, '_>, program: &Program<'s>, take: &mut dyn FnMut(&[u8], Named), work: &mut Work) {
+    let header = program.header();
+    let mut give = |path: Option<Vec<u8>>, named: Named, work: &mut Work| {
         let Some(path) = path.filter(|path| !path.is_empty()) else { return Ok(()) };
         work.budget.charge_path(&path)?;
         take(&path, named);
@@ -98,14 +94,20 @@ fn names<'s>(
     };
     let directories = header.include_directories().iter();
     for directory in directories {
-        if give((place.text)(*directory).map(|directory| place.directory(directory)), Named::Directory).is_err() {
+        if give((place.text)(*directory).map(|directory| place.directory(directory)), Named::Directory, work).is_err() {
             return;
         }
     }
     let first = u64::from(header.version() < 5);
-    for (number, _) in (first..).zip(header.file_names()) {
+    for (number, file) in (first..).zip(header.file_names()) {
         let named = Named::File(files::checksum(header, number));
-        if give(place.path(header, number), named).is_err() {
+        let path = (place.text)(file.path_name()).map(|name| place.file(header, name, file.directory_index()));
+        if give(path, named, work).is_err() {
+            return;
+        }
+    }
+    for file in program.defined(work) {
+        if give(Some(place.file(header, file.name, file.directory)), Named::File(None), work).is_err() {
             return;
         }
     }

@@ -20,13 +20,12 @@ pub(super) struct Row {
     pub(super) end_sequence: bool,
 }
 
-/// How a program ended, if not in damage.
+/// A file that an instruction adds to the table, which only DWARF before version 5 has, and no usual compiler writes. (DWARF 4, 6.2.5.3)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
-    /// At its last instruction, or where the rows' taker broke off.
-    Done,
-    /// Before an instruction that adds to the table of files, which only DWARF before version 5 has, and no compiler writes.
-    DefinesFile,
+pub(super) struct DefinedFile<'s> {
+    pub(super) name: &'s [u8],
+    /// The number of its directory.
+    pub(super) directory: u64,
 }
 
 /// Registers, and what the header says of the instructions.
@@ -51,8 +50,25 @@ const INITIAL: Row = Row { address: 0, file: 1, line: 1, column: 0, end_sequence
 pub(super) fn run(
     header: &LineProgramHeader<Slice<'_>>,
     is_little_endian: bool,
+    take: impl FnMut(&Row) -> ControlFlow<()>,
+) -> Result<()> {
+    run_whole(header, is_little_endian, take, |_| {})
+}
+
+/// The files that a program adds to those of its header, in their order; up to where it is damaged.
+pub(super) fn defined_files<'s>(header: &LineProgramHeader<Slice<'s>>, is_little_endian: bool) -> Vec<DefinedFile<'s>> {
+    let mut files = Vec::new();
+    // What was found before the damage holds, as rows do.
+    let _ = run_whole(header, is_little_endian, |_| ControlFlow::Continue(()), |file| files.push(file));
+    files
+}
+
+fn run_whole<'s>(
+    header: &LineProgramHeader<Slice<'s>>,
+    is_little_endian: bool,
     mut take: impl FnMut(&Row) -> ControlFlow<()>,
-) -> Result<End> {
+    mut define: impl FnMut(DefinedFile<'s>),
+) -> Result<()> {
     let address_size = header.address_size();
     let highest = match address_size {
         1 | 2 | 4 | 8 => u64::MAX >> (64 - 8 * u32::from(address_size)),
@@ -78,7 +94,8 @@ pub(super) fn run(
             let mut rest = Cursor::new(cursor.bytes(length)?, is_little_endian);
             let opcode = gimli::DwLne(rest.u8()?);
             if opcode == gimli::DW_LNE_define_file && header.version() <= 4 {
-                return Ok(End::DefinesFile);
+                define(defined_file(&mut rest)?);
+                continue;
             }
             machine.extended(opcode, &mut rest, address_size)?
         } else if opcode >= machine.opcode_base {
@@ -89,14 +106,21 @@ pub(super) fn run(
         };
         if is_row {
             if !machine.is_tombstone && take(&machine.row).is_break() {
-                return Ok(End::Done);
+                return Ok(());
             }
             if machine.row.end_sequence {
                 (machine.row, machine.op_index, machine.is_tombstone) = (INITIAL, 0, false);
             }
         }
     }
-    Ok(End::Done)
+    Ok(())
+}
+
+fn defined_file<'s>(rest: &mut Cursor<'s>) -> Result<DefinedFile<'s>> {
+    let (name, directory) = (rest.text()?, rest.uleb()?);
+    // The time of its last change, and its size.
+    rest.two_ulebs()?;
+    Ok(DefinedFile { name, directory })
 }
 
 impl Machine {
@@ -241,9 +265,11 @@ mod tests {
         [&(rest.len() as u32).to_le_bytes()[..], &rest].concat()
     }
 
-    /// Rows of both readers, and whether they came to the end.
-    fn both(setting: Setting, program: &[u8]) -> Option<(Rows, Rows)> {
-        let bytes = table(setting, program);
+    type Defined = Vec<(Vec<u8>, u64)>;
+
+    /// Files that both readers find added, which must be the same, after rows that both find, and whether these came to their end.
+    fn both(setting: Setting, program: &[u8]) -> (Rows, Rows, Defined) {
+        let (bytes, program_bytes) = (table(setting, program), program);
         let lines = DebugLine::from(EndianSlice::new(&bytes, RunTimeEndian::Little));
         let program = lines.program(DebugLineOffset(0), setting.address_size, None, None).expect("a header");
         let mut ours = Vec::new();
@@ -251,9 +277,6 @@ mod tests {
             ours.push((row.address, row.file, row.line, row.column, row.end_sequence));
             ControlFlow::Continue(())
         });
-        if end == Ok(End::DefinesFile) {
-            return None;
-        }
         let mut theirs = Vec::new();
         let mut rows = program.rows();
         let is_sound = loop {
@@ -270,7 +293,18 @@ mod tests {
                 Err(_) => break false,
             }
         };
-        Some(((ours, end.is_ok()), (theirs, is_sound)))
+        let defined = defined_files(rows.header(), true);
+        let defined: Defined = defined.iter().map(|file| (file.name.to_vec(), file.directory)).collect();
+        // One file is the header's; gimli keeps what is defined behind it.
+        let kept = rows.header().file_names().iter().skip(1);
+        let kept: Defined = kept
+            .map(|file| match file.path_name() {
+                gimli::AttributeValue::String(name) => (name.slice().to_vec(), file.directory_index()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(defined, kept, "{program_bytes:x?}");
+        ((ours, end.is_ok()), (theirs, is_sound), defined)
     }
 
     /// xorshift64* (Vigna 2016)
@@ -293,7 +327,9 @@ mod tests {
             }
             1 => out.extend([0, 1, 1]),
             2 => out.extend([0, 2, 4, (any >> 8) as u8 & 0x7f]),
-            3 => out.extend([0, (any >> 8) as u8 & 3, (any >> 16) as u8, 5, 6]),
+            3 if any & 0x100 == 0 => out.extend([0, (any >> 8) as u8 & 3, (any >> 16) as u8, 5, 6]),
+            // Sometimes too short.
+            3 => out.extend([0, 6 + (any >> 16) as u8 % 3, 3, b'b', b'c', 0, (any >> 24) as u8 & 3, 0, 0]),
             4..=10 => out.push((any >> 8) as u8 | 0x20),
             11..=13 => out.extend([(any >> 8) as u8 % 14, (any >> 16) as u8, (any >> 24) as u8]),
             _ => out.push((any >> 8) as u8),
@@ -302,7 +338,7 @@ mod tests {
 
     #[test]
     fn every_program_gives_the_rows_that_gimli_gives() {
-        let (mut state, mut rows, mut sound, mut damaged) = (7, 0, 0, 0);
+        let (mut state, mut rows, mut sound, mut damaged, mut files) = (7, 0, 0, 0, 0);
         for round in 0..20_000_usize {
             let setting = Setting {
                 address_size: [8, 4, 2][round % 3],
@@ -313,17 +349,22 @@ mod tests {
             };
             let mut program = Vec::new();
             (0..round % 40).for_each(|_| instruction(&mut state, setting.address_size, &mut program));
-            let Some((ours, theirs)) = both(setting, &program) else { continue };
+            let (ours, theirs, defined) = both(setting, &program);
             assert_eq!(ours, theirs, "{setting:?} {program:x?}");
             rows += ours.0.len();
+            files += defined.len();
             *(if ours.1 { &mut sound } else { &mut damaged }) += 1;
         }
         assert!(rows > 50_000 && sound > 1_000 && damaged > 1_000, "{rows} rows, {sound} sound, {damaged} damaged");
+        assert!(files > 1_000, "{files} files");
     }
 
     #[test]
-    fn a_program_that_adds_files_is_left_to_gimli() {
+    fn files_that_a_program_adds_are_found_up_to_its_damage() {
         let setting = Setting { address_size: 8, least_length: 1, operations: 1, opcode_base: 13, line_range: 14 };
-        assert!(both(setting, &[1, 0, 6, 3, b'b', 0, 0, 0, 0, 1]).is_none());
+        let file = [0, 6, 3, b'b', 0, 2, 0, 0];
+        let (rows, _, defined) = both(setting, &[&[1][..], &file, &[1], &file, &[0, 3, 3, b'c', 0]].concat());
+        assert_eq!((rows.0.len(), rows.1), (2, false));
+        assert_eq!(defined, [(b"b".to_vec(), 2), (b"b".to_vec(), 2)]);
     }
 }

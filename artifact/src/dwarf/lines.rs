@@ -1,15 +1,12 @@
 //! A unit's line table: rows by address. (DWARF 5, 6.2)
 
-use super::files::Files;
-use super::line_program::{self, End, Row};
+use super::files::{Files, Program};
+use super::line_program::{self, Row};
 use super::own_lines::Nearness;
-use super::sections::Slice;
 use super::unit::Unit;
 use crate::code_ranges::{Text, disjoint, touches};
-use crate::cursor::Damaged;
 use crate::paint;
 use crate::work::Work;
-use gimli::{ColumnType, IncompleteLineProgram, LineProgramHeader};
 use std::ops::{ControlFlow, Range};
 use symseal_symx::StrId;
 
@@ -70,7 +67,7 @@ struct Taker<'t, 's> {
 
 impl<'s> Taker<'_, 's> {
     #[inline]
-    fn take(&mut self, header: &LineProgramHeader<Slice<'s>>, row: &Row) -> ControlFlow<()> {
+    fn take(&mut self, program: &Program<'s>, row: &Row) -> ControlFlow<()> {
         if self.work.budget.charge(1).is_err() {
             return ControlFlow::Break(());
         }
@@ -81,37 +78,12 @@ impl<'s> Taker<'_, 's> {
             return ControlFlow::Continue(());
         }
         if row.file != self.last_file.0 {
-            self.last_file = (row.file, self.files.path(self.unit, header, row.file, self.work));
+            self.last_file = (row.file, self.files.path(self.unit, program, row.file, self.work));
         }
         let narrow = |number: u64| u32::try_from(number).unwrap_or(0);
         let (line, column) = (narrow(row.line), narrow(row.column));
         self.lines.push(self.first, LineRow { svma, file: self.last_file.1, line, column });
         ControlFlow::Continue(())
-    }
-
-    /// Reads a program that adds to its table of files, which gimli keeps, from its start.
-    fn again(&mut self, program: IncompleteLineProgram<Slice<'s>>) {
-        self.lines.rows.clear();
-        self.lines.sequences.clear();
-        (self.first, self.last_file) = (0, (u64::MAX, StrId::EMPTY));
-        let mut program = program.rows();
-        loop {
-            let (header, row) = match program.next_row() {
-                Ok(Some(next)) => next,
-                Ok(None) => return,
-                Err(_) => return self.work.skip("damaged line program"),
-            };
-            let column = match row.column() {
-                ColumnType::LeftEdge => 0,
-                ColumnType::Column(column) => column.get(),
-            };
-            let line = row.line().map_or(0, |line| line.get());
-            let (address, file) = (row.address(), row.file_index());
-            let row = Row { address, file, line, column, end_sequence: row.end_sequence() };
-            if self.take(header, &row).is_break() {
-                return;
-            }
-        }
     }
 }
 
@@ -120,7 +92,7 @@ impl Lines {
     pub(crate) fn fill<'s>(
         &mut self,
         unit: &Unit<'s>,
-        program: Option<IncompleteLineProgram<Slice<'s>>>,
+        program: Option<&Program<'s>>,
         text: &Text,
         files: &mut Files,
         work: &mut Work,
@@ -129,19 +101,17 @@ impl Lines {
         self.sequences.clear();
         self.shared.clear();
         let Some(program) = program else { return };
-        let header_bytes = program.header().header_length() as u64;
-        if work.budget.charge(header_bytes).is_err() {
+        let header = program.header();
+        // Units may share a table, whose instructions need not give rows.
+        let bytes = (header.header_length() as u64).saturating_add(header.raw_program_buf().slice().len() as u64);
+        if work.budget.charge(bytes).is_err() {
             return;
         }
         let is_little_endian = unit.sections().is_little_endian;
         let address_bits = unit.sections().address_bits();
         let last_file = (u64::MAX, StrId::EMPTY);
         let mut taker = Taker { lines: self, first: 0, address_bits, last_file, unit, text, files, work };
-        let header = program.header();
-        let end = line_program::run(header, is_little_endian, |row| taker.take(header, row));
-        if end == Ok(End::DefinesFile) {
-            taker.again(program);
-        } else if end == Err(Damaged) {
+        if line_program::run(header, is_little_endian, |row| taker.take(program, row)).is_err() {
             taker.work.skip("damaged line program");
         }
         let first = taker.first;

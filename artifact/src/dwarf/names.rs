@@ -1,10 +1,9 @@
 //! Names of functions, found through the entries that they refer to. (DWARF 5, 2.13.2 and 3.3.8)
 
 use super::dwarf_files::DwarfFiles;
-use super::files::{self, Files};
+use super::files::{self, Files, Program};
 use super::scope_name::{SaidOfScope, ScopeName, said_of_scope};
 use super::scopes::{MOST_NESTED, Outer, ROOT, ScopeId, Scopes};
-use super::sections::Slice;
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::UnitHeader;
 use super::value::{self, Value};
@@ -15,7 +14,7 @@ use crate::cursor::{Damaged, Result};
 use crate::described::{FunctionNames, Naming};
 use crate::escaped;
 use crate::work::Work;
-use gimli::{DwLang, IncompleteLineProgram};
+use gimli::DwLang;
 use hashbrown::HashMap;
 use std::borrow::Cow;
 use symseal_symx::StrId;
@@ -47,7 +46,7 @@ pub(crate) struct Names<'s> {
 struct OpenUnit<'s> {
     unit: Unit<'s>,
     files: Files,
-    program: Option<IncompleteLineProgram<Slice<'s>>>,
+    program: Option<Program<'s>>,
 }
 
 /// What the entries of a chain say, the first one that says it.
@@ -357,8 +356,7 @@ impl OpenUnit<'_> {
         if self.program.is_none() {
             self.program = files::program(unit, work);
         }
-        let header = self.program.as_ref()?.header();
-        Some(self.files.path(unit, header, number, work))
+        Some(self.files.path(unit, self.program.as_ref()?, number, work))
     }
 }
 

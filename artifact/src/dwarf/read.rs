@@ -201,10 +201,7 @@ impl Reader<'_, '_> {
         entries.clear();
         read.scopes.start_unit(walked);
         let mut walk = Walk::new(&unit, self.text, entries, &mut read.scopes, work);
-        let walked = walk.run(&mut |file, work| {
-            let header = program.as_ref()?.header();
-            Some(files.path(of_lines, header, file, work))
-        });
+        let walked = walk.run(&mut |file, work| Some(files.path(of_lines, program.as_ref()?, file, work)));
         read.scopes.end_unit();
         if walked == Err(Damaged) {
             work.skip("damaged entry");
@@ -213,7 +210,7 @@ impl Reader<'_, '_> {
         entries.are_assembled = matches!(unit.root.language, Some(gimli::DW_LANG_Mips_Assembler | DW_LANG_ASSEMBLY));
         // A partial unit names the line table of a unit that imports it, for the files in it.
         let has_lines = !unit.root.is_partial || !entries.functions.is_empty();
-        lines.fill(of_lines, program.filter(|_| has_lines), self.text, &mut files, work);
+        lines.fill(of_lines, program.as_ref().filter(|_| has_lines), self.text, &mut files, work);
         self.order(lines, entries, read, work);
         let first_piece = read.pieces.len();
         rows.finish(number, entries, lines, self.image_base, &mut work.budget, read);

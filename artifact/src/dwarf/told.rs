@@ -83,7 +83,7 @@ fn sources<'s>(unit: &Unit<'s>, into: &mut Gathering, work: &mut Work) {
     }
     for (number, file) in (0_u64..).zip(header.file_names()) {
         let text = file.source().and_then(|source| files::text(unit, source)).filter(|text| !text.is_empty());
-        if let Some((text, path)) = text.zip(files::path(unit, header, number)) {
+        if let Some((text, path)) = text.zip(files::path(unit, &program, number, work)) {
             into.embedded_source(&path, text.len() as u64);
         }
     }

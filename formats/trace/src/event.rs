@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use symseal_module::{MissReason, Proof, Quality, ResolverStep, UnwindMethod};
+use symseal_module::{MissReason, Proof, Quality, ResolverStep, StopReason, UnwindMethod};
 
 use crate::{
     ReplayResult, TraceBegin, TraceCapture, TraceCode, TraceEnd, TraceJit, TraceModule, TraceResolved, TraceSample,
@@ -171,7 +171,7 @@ pub(crate) fn line_of<T: Kind>(event: &T) -> Result<Vec<u8>, EventError> {
     with_line_feed(serde_json::to_vec(&Tagged { event: T::KIND, body: event }), T::KIND)
 }
 
-/// A row may carry a code that was added after this version: the event is then kept as it is, like one of an unknown kind.
+/// A row or a stack may carry a code that was added after this version: the event is then kept as it is, like one of an unknown kind.
 fn resolved(line: &[u8]) -> Result<Event, EventError> {
     let error = match body(line) {
         Ok(event) => return Ok(Event::Resolved(event)),
@@ -186,13 +186,16 @@ fn resolved(line: &[u8]) -> Result<Event, EventError> {
         replace_unknown::<Proof>(row, "proof", Proof::None.code());
         replace_unknown::<MissReason>(row, "reason", MissReason::Unsupported.code());
     }
+    for stack in known.get_mut("stacks").and_then(Value::as_array_mut).into_iter().flatten() {
+        replace_unknown::<StopReason>(stack, "stop", StopReason::UnsupportedRule.code());
+    }
     match TraceResolved::deserialize(known) {
         Ok(_) => Ok(Event::Other(event)),
         Err(_) => Err(error),
     }
 }
 
-/// Puts `known` where a row's field is a text that is no code of the set.
+/// Puts `known` where a field of a row or a stack is a text that is no code of the set.
 fn replace_unknown<C: FromStr>(row: &mut Value, field: &str, known: &str) {
     if let Some(Value::String(code)) = row.get_mut(field)
         && code.parse::<C>().is_err()

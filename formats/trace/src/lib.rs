@@ -44,7 +44,7 @@ pub use made::TraceCode;
 pub use module::{IdentifiedBy, TraceModule};
 pub use read::{EventReader, Limits, Problem, ReadError};
 pub use replay_result::{CoverageNumbers, ReplayResult};
-pub use resolved::{ResolvedRow, TraceResolved};
+pub use resolved::{ResolvedRow, ResolvedStack, TraceResolved};
 pub use sample::{StackSegment, TraceSample};
 pub use summary::{CaptureFrame, TraceCapture};
 pub use time::rfc3339_utc;

@@ -1,7 +1,7 @@
 //! `trace.resolved`: what the frames of a trace are called. A capture itself never changes.
 
 use serde::{Deserialize, Serialize};
-use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, UnwindMethod};
+use symseal_module::{Avma, DebugId, MissReason, Proof, Quality, ResolverStep, StopReason, UnwindMethod};
 use uuid::Uuid;
 
 use crate::forms;
@@ -21,6 +21,22 @@ pub struct TraceResolved {
     pub online: bool,
     /// One row per frame, and one per inlined frame.
     pub frames: Vec<ResolvedRow>,
+    /// How the walk over each sample's stack ended; empty in events of producers that did not tell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stacks: Vec<ResolvedStack>,
+}
+
+/// How the walk over one sample's stack ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResolvedStack {
+    /// The thread.
+    pub thread: u32,
+    /// Ordinal of the sample in the trace, from 0.
+    pub sample: u32,
+    /// Why the walk ended.
+    pub stop: StopReason,
+    /// Whether that is the end of the stack; else it may go on.
+    pub complete: bool,
 }
 
 /// One frame or inlined frame.
@@ -73,4 +89,13 @@ pub struct ResolvedRow {
     /// Whether several functions share the code; left out otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub folded: bool,
+    /// Whether `ip` is the next instruction to run; else it is a return address. None where the producer did not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exact: Option<bool>,
+    /// The canonical frame address: the stack pointer of the caller (avma). None where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cfa: Option<Avma>,
+    /// The value of the frame pointer register in the frame. None where it is not known, or 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame_pointer: Option<Avma>,
 }

@@ -217,6 +217,7 @@ async fn what_nobody_could_ask_for_or_a_debugger_would_run_is_refused() {
         ("name=", bytes.clone(), "symbols-invalid"),
         ("name=..%2Fapp", bytes.clone(), "symbols-invalid"),
         ("name=app-gdb.py", bytes.clone(), "symbols-invalid"),
+        ("name=app-gdb.txt", b"print(1)".to_vec(), "symbols-invalid"),
         ("name=app&repository=prod", bytes.clone(), "symbols-repository"),
         ("name=app&repository=loose/..", bytes.clone(), "symbols-repository"),
         ("name=app", b"text".to_vec(), "symbols-invalid"),
@@ -236,6 +237,20 @@ async fn what_nobody_could_ask_for_or_a_debugger_would_run_is_refused() {
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(answer["error"]["message"].as_str().unwrap().contains(".debug_gdb_scripts"), "{answer}");
     assert_eq!(fixture.get("/buildid/abcdef01/executable").await.status(), StatusCode::NOT_FOUND);
+}
+
+/// As bundles have it: gdb runs no such name, and a debugger's own program is called so.
+#[tokio::test]
+async fn a_program_called_as_a_debugger_is_taken() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let [whole, ..] = compile(fixture.root.path(), "abcdef02");
+    let bytes = std::fs::read(whole).unwrap();
+    let (status, answer) = put(&fixture, "name=arm-none-eabi-gdb.exe", bytes.clone()).await;
+    assert_eq!(status, StatusCode::CREATED, "{answer}");
+    assert!(fixture.get("/buildid/abcdef02/executable").await.bytes().await.unwrap() == bytes);
 }
 
 const LIBRARY: &str = "int start(int x) { return x * 3 + 1; }\n";

@@ -148,7 +148,7 @@ pub(crate) trait Target {
 
 /// Everything that the engine and the compiler ask of an architecture.
 pub(crate) struct Machine {
-    #[cfg_attr(not(any(test, feature = "compile")), allow(dead_code, reason = "the compiler asks"))]
+    #[cfg_attr(not(any(test, feature = "compile-elf")), allow(dead_code, reason = "the compiler asks"))]
     pub(crate) arch: Arch,
     /// Bytes in a word.
     pub(crate) word: i64,
@@ -181,7 +181,7 @@ pub(crate) struct Machine {
     /// Bytes that a linker aligns functions to, which bounds the padding between them.
     pub(crate) function_alignment: u64,
     /// Instructions begin at multiples of this.
-    #[cfg_attr(not(feature = "compile"), allow(dead_code, reason = "the compiler asks"))]
+    #[cfg_attr(not(feature = "compile-elf"), allow(dead_code, reason = "the compiler asks"))]
     pub(crate) instruction_alignment: usize,
     pub(crate) names: &'static [&'static str],
     /// The most bytes that [`call_before`](Self::call_before) looks at.
@@ -201,7 +201,7 @@ pub(crate) struct Machine {
     /// Bytes from the machine context to the value of a register.
     pub(crate) context_slot: fn(register: u8) -> Option<u64>,
     pub(crate) trampolines: &'static [Trampoline],
-    #[cfg_attr(not(feature = "compile"), allow(dead_code, reason = "the compiler asks"))]
+    #[cfg_attr(not(feature = "compile-elf"), allow(dead_code, reason = "the compiler asks"))]
     pub(crate) is_padding: fn(code: &[u8]) -> bool,
 }
 

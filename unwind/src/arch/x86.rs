@@ -10,7 +10,7 @@ pub(super) use ahead::{ahead, keeps_frame_pointer, keeps_stack};
 pub(super) use extent::extent;
 pub(super) use jumps::has_jump;
 pub(crate) use length::Mode;
-#[cfg(feature = "compile")]
+#[cfg(feature = "compile-elf")]
 pub(crate) use length::length;
 
 use super::Call;

@@ -1,5 +1,6 @@
 //! The compiler: unwind sections of a binary to one `.uwt` table.
 
+#[cfg(feature = "compile")]
 mod compact;
 mod coroutines;
 mod debug_info;
@@ -14,6 +15,7 @@ mod kept_offset;
 mod layout;
 mod mips;
 mod padding;
+#[cfg(feature = "compile")]
 mod pdata;
 mod pdr;
 mod pieces;
@@ -77,8 +79,10 @@ pub struct Input<'a> {
     /// information leaves open.
     pub pdr: Option<&'a [u8]>,
     /// Address and bytes of the exception directory of a Windows module (`.pdata`).
+    #[cfg(feature = "compile")]
     pub pdata: Option<(u64, &'a [u8])>,
     /// Address and bytes of `__unwind_info` of a Mach-O module.
+    #[cfg(feature = "compile")]
     pub unwind_info: Option<(u64, &'a [u8])>,
     /// Address and bytes of `.ARM.exidx`, the index table of 32-bit ARM.
     pub exidx: Option<(u64, &'a [u8])>,
@@ -125,7 +129,9 @@ impl<'a> Input<'a> {
             eh_frame_hdr: None,
             debug_frame: None,
             pdr: None,
+            #[cfg(feature = "compile")]
             pdata: None,
+            #[cfg(feature = "compile")]
             unwind_info: None,
             exidx: None,
             pclntab: None,
@@ -146,6 +152,23 @@ impl<'a> Input<'a> {
 }
 
 impl<'a> Input<'a> {
+    /// Registers that the module's functions keep beyond those of the processor's usual convention.
+    fn convention_registers(&self) -> &'static [u8] {
+        #[cfg(feature = "compile")]
+        if self.pdata.is_some() {
+            return self.arch.convention_registers();
+        }
+        &[]
+    }
+
+    /// Whether the module's functions are described by compact unwind information.
+    fn has_compact_unwind(&self) -> bool {
+        #[cfg(feature = "compile")]
+        return self.unwind_info.is_some();
+        #[cfg(not(feature = "compile"))]
+        return false;
+    }
+
     /// What the file has of a function: fewer bytes than the range where its section ends before.
     fn code_of(&self, range: &Range<u64>) -> Option<&'a [u8]> {
         self.code.iter().find_map(|(start, bytes)| {
@@ -337,6 +360,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     };
     compiler.report.text_bytes = text.iter().map(|range| range.end - range.start).sum();
     compiler.linkage_tables(input.arch, input.plt);
+    #[cfg(feature = "compile")]
     pdata::rules(input, &mut compiler);
     let mut bases = BaseAddresses::default();
     if let Some(text) = input.bases.text {
@@ -354,7 +378,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let signs = input.arch.machine().signs_return_addresses;
         Some((address, if signs { signs::readable(bytes, is_eh_frame) } else { Cow::Borrowed(bytes) }))
     };
-    let convention = if input.pdata.is_some() { input.arch.convention_registers() } else { &[] };
+    let convention = input.convention_registers();
     if let Some((address, bytes)) = &readable(input.eh_frame, true) {
         let (address, bytes) = (*address, &**bytes);
         let bases = bases.clone().set_eh_frame(address);
@@ -397,8 +421,10 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if input.has_sframe && compiler.report.fdes + compiler.report.unwind_entries == 0 {
         compiler.report.count_unfollowed(None, "`.sframe`: present, not read by this version");
     }
+    #[cfg(feature = "compile")]
     compact::rules(input, &mut compiler);
     compiler.start_up(input.arch, input.code);
+    #[cfg(feature = "compile")]
     pdata::leaves(input, &mut compiler);
     let Compiler { mut pieces, mut rules, programs, mut report, .. } = compiler;
     pieces.sort_by_key(Piece::start);

@@ -22,7 +22,7 @@ pub(super) type FunctionRules = Vec<(u64, (Rule, Slots))>;
 pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let may_be_synchronous = match input.arch {
         Arch::Aarch64 | Arch::Riscv64 => true,
-        Arch::X86_64 => input.unwind_info.is_some(),
+        Arch::X86_64 => input.has_compact_unwind(),
         _ => false,
     };
     if !may_be_synchronous {

@@ -198,7 +198,7 @@ pub(super) fn write(
         (SectionKind::SourceMap, source_map.into()),
     ]);
     let machine = input.arch.machine();
-    if input.pdata.is_some() && !machine.convention_registers.is_empty() {
+    if !input.convention_registers().is_empty() {
         let words = rows.rules.iter().filter_map(|(_, slots)| slots.0.get(machine.slot_words));
         sections.push((SectionKind::ConventionSlots, words.flat_map(|word| word.to_le_bytes()).collect()));
     }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use symseal_module::{Avma, MissReason, Proof, Quality, ResolverStep, Svma, UnwindMethod};
+use symseal_module::{Avma, MissReason, Proof, Quality, ResolverStep, StopReason, Svma, UnwindMethod};
 use symseal_trace::{
-    CoverageNumbers, Event, IdentifiedBy, ReplayResult, ResolvedRow, StackSegment, Trace, TraceBegin, TraceCode,
-    TraceEnd, TraceJit, TraceJitLine, TraceModule, TraceResolved, TraceSample, Uuid,
+    CoverageNumbers, Event, IdentifiedBy, ReplayResult, ResolvedRow, ResolvedStack, StackSegment, Trace, TraceBegin,
+    TraceCode, TraceEnd, TraceJit, TraceJitLine, TraceModule, TraceResolved, TraceSample, Uuid,
 };
 
 /// A trace with every event and every field in use, as it reads after writing.
@@ -72,8 +72,18 @@ pub(crate) fn trace() -> Trace {
         reason: Some(MissReason::NoDebugInfo),
         approximate: true,
         folded: false,
+        exact: Some(true),
+        cfa: Some(Avma(u64::MAX)),
+        frame_pointer: None,
     };
-    let bundle = Some(format!("sha256:{}", "ab".repeat(32)));
+    let resolved = TraceResolved {
+        trace_id: id,
+        bundle: Some(format!("sha256:{}", "ab".repeat(32))),
+        local_files: true,
+        online: false,
+        frames: vec![row],
+        stacks: vec![ResolvedStack { thread: 4279, sample: 0, stop: StopReason::TruncatedStack, complete: false }],
+    };
     let mut trace = Trace {
         begin: TraceBegin {
             trace_id: id,
@@ -97,11 +107,11 @@ pub(crate) fn trace() -> Trace {
     };
     trace.end = trace.write(std::io::sink()).unwrap();
     let mut capture = trace.capture_summary();
-    capture.symbol_bundle_ref = bundle.clone();
+    capture.symbol_bundle_ref = resolved.bundle.clone();
     capture.dsse_ref = Some(format!("dsse:{}", "cd".repeat(32)));
     trace.after = vec![
         Event::Capture(capture),
-        Event::Resolved(TraceResolved { trace_id: id, bundle, local_files: true, online: false, frames: vec![row] }),
+        Event::Resolved(resolved),
         Event::ReplayResult(ReplayResult {
             replay_id: Uuid::from_u128(7),
             trace_id: id,

@@ -184,6 +184,24 @@ fn frames_with_codes_of_a_later_version_are_kept_as_they_are() {
     let event = Event::parse(later.as_bytes()).unwrap();
     assert!(matches!(&event, Event::Other(value) if value["frames"][0]["unwind"] == "by-magic"));
     assert_eq!(event.kind(), "trace.resolved");
+    let stopped = text.replace("\"truncated-stack\"", "\"bored\"");
+    let event = Event::parse(stopped.as_bytes()).unwrap();
+    assert!(matches!(&event, Event::Other(value) if value["stacks"][0]["stop"] == "bored"));
     let broken = later.replace("\"ip\":", "\"no\":");
     assert!(Event::parse(broken.as_bytes()).unwrap_err().to_string().starts_with("malformed trace.resolved"));
+}
+
+/// As earlier versions wrote them, and as a producer may that does not unwind.
+#[test]
+fn a_resolved_trace_without_ends_of_stacks_and_places_of_frames_is_read() {
+    let of = trace().after.into_iter().find(|event| event.kind() == "trace.resolved");
+    let Some(Event::Resolved(mut whole)) = of else { panic!("the example has such an event") };
+    let mut value: serde_json::Value =
+        serde_json::from_slice(&Event::Resolved(whole.clone()).to_line().unwrap()).unwrap();
+    value.as_object_mut().unwrap().remove("stacks").unwrap();
+    let row = value["frames"][0].as_object_mut().unwrap();
+    assert!(row.remove("exact").is_some() && row.remove("cfa").is_some() && !row.contains_key("frame_pointer"));
+    whole.stacks.clear();
+    (whole.frames[0].exact, whole.frames[0].cfa) = (None, None);
+    assert_eq!(Event::parse(value.to_string().as_bytes()).unwrap(), Event::Resolved(whole));
 }

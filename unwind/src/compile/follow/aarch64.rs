@@ -10,6 +10,7 @@ const PACIASP: u32 = 0xd503_233f;
 const PACIBSP: u32 = 0xd503_237f;
 
 /// Whether the instruction signs the return address.
+#[cfg(feature = "compile")]
 pub(super) fn signs(word: u32) -> bool {
     matches!(word, PACIASP | PACIBSP)
 }

@@ -8,6 +8,7 @@
 //! are looked at. The first store of such a register is its saving; a later one is of a value of the function's own.
 
 mod aarch64;
+#[cfg(feature = "compile")]
 mod x86_64;
 
 use alloc::collections::BTreeMap;
@@ -72,6 +73,7 @@ enum Flow {
 }
 
 /// Whether a function of arm64 signs its return address anywhere.
+#[cfg(feature = "compile")]
 pub(super) fn signs(code: &[u8]) -> bool {
     code.as_chunks::<4>().0.iter().any(|word| aarch64::signs(u32::from_le_bytes(*word)))
 }
@@ -296,6 +298,7 @@ impl Follower<'_> {
     fn is_switch(&self, at: usize) -> bool {
         let Some((before, jump)) = self.function.code.split_at_checked(at) else { return false };
         match self.function.arch {
+            #[cfg(feature = "compile")]
             Arch::X86_64 => x86_64::is_switch(before, jump),
             _ => aarch64::is_switch(before, jump),
         }
@@ -304,6 +307,7 @@ impl Follower<'_> {
     fn instruction(&self, at: usize) -> Option<Instruction> {
         let code = self.function.code.get(at..)?;
         match self.function.arch {
+            #[cfg(feature = "compile")]
             Arch::X86_64 => x86_64::decode(code),
             _ => aarch64::decode(code, self.machine),
         }

@@ -2,6 +2,7 @@
 
 use super::super::x86;
 use super::{Effect, Flow, Instruction};
+use crate::arch::x86::{Mode, length};
 
 /// DWARF number of the frame pointer.
 const FP: u8 = 6;
@@ -25,7 +26,7 @@ pub(super) fn is_switch(before: &[u8], jump: &[u8]) -> bool {
 
 /// The instruction that `code` begins with; `None` for what is none.
 pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
-    let bytes = x86::length(code, x86::Mode::Bits64)?;
+    let bytes = length(code, Mode::Bits64)?;
     let code = code.get(..bytes)?;
     let near = |byte: &u8| i64::from(*byte as i8);
     let far = |bytes: &[u8]| bytes.first_chunk::<4>().map(|bytes| i64::from(i32::from_le_bytes(*bytes)));

@@ -12,6 +12,7 @@ use super::super::layout::{Layout, Place};
 use super::super::pieces::Origin;
 use super::super::x86::{self, Epilog, Jump};
 use super::image::{Image, u16_at, u32_at};
+use crate::arch::x86::{Mode, length};
 use crate::arch::{Arch, Machine};
 use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
@@ -415,7 +416,7 @@ impl Sweep {
                 }
             }
             // What is no instruction is data, or the end of what this decoder knows.
-            at += x86::length(rest, x86::Mode::Bits64).unwrap_or(1);
+            at += length(rest, Mode::Bits64).unwrap_or(1);
         }
     }
 

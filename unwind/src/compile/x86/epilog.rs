@@ -4,10 +4,18 @@
 
 use alloc::vec::Vec;
 
-use super::dwarf;
+use crate::arch::x86::{Mode, length};
 
 /// The most instructions before the last: a pop for each general register, and a few that move nothing. What is longer is no epilog.
 const MOST_STEPS: usize = 20;
+
+/// DWARF numbers of the general registers, by the numbers that instructions and `.xdata` give them. (System V ABI for AMD64, figure 3.36)
+const DWARF: [u8; 16] = [0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// The DWARF number of a register by its number in instructions.
+pub(in super::super) fn dwarf(register: u8) -> u8 {
+    DWARF.get(usize::from(register & 15)).copied().unwrap_or_default()
+}
 
 /// One epilog, from its first instruction on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +127,7 @@ fn step(code: &[u8]) -> Option<Step> {
         [0x0f, 0x77, ..] | [0x66, 0x90, ..] => idle(2),
         [0xfc | 0x90, ..] => idle(1),
         // Longer nop.
-        [0x0f, 0x1f, ..] | [0x66, 0x0f, 0x1f, ..] => idle(super::length(code, super::Mode::Bits64)?),
+        [0x0f, 0x1f, ..] | [0x66, 0x0f, 0x1f, ..] => idle(length(code, Mode::Bits64)?),
         _ => None,
     }
 }
@@ -136,7 +144,7 @@ fn end(code: &[u8]) -> Option<(Option<Jump>, usize)> {
         _ => {
             let rex = code.first().copied().filter(|byte| byte & 0xf0 == 0x40);
             let rest = if rex.is_some() { code.get(1..)? } else { code };
-            let ([0xff, modrm, ..], Some(bytes)) = (rest, super::length(code, super::Mode::Bits64)) else {
+            let ([0xff, modrm, ..], Some(bytes)) = (rest, length(code, Mode::Bits64)) else {
                 return None;
             };
             if modrm >> 3 & 7 != 4 {
