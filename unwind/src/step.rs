@@ -274,6 +274,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let mut sp = state.sp;
         if cfa < sp || (cfa == sp && !popped) {
             sp = match self.live_fp() {
+                // On its own stack nothing was given back.
+                _ if self.comes_back(rule, cfa, budget) => 0,
                 Some(fp) if rule.kind() == Some(Kind::Fp) && self.has_lost_its_stack() => fp,
                 _ => return stop(StopReason::StackNotRising),
             };
@@ -320,6 +322,13 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let Some(ReturnAddress::AtCfa(words)) = rule.return_address() else { return None };
         let is_popped = self.state.exact && rule.kind() == Some(Kind::Sp) && Self::slot(origin, words) < self.state.sp;
         Self::MACHINE.link.filter(|_| is_popped)
+    }
+
+    /// Whether the rule is that of a function of Go's runtime that runs on another stack for a while: its own may lie anywhere.
+    #[inline(never)]
+    fn comes_back(&self, rule: Rule, cfa: u64, budget: &mut Budget) -> bool {
+        let is_away = matches!(rule.kind(), Some(Kind::Fp | Kind::Register));
+        rule.source() == Some(RuleSource::GoPclntab) && is_away && self.may_lead_to(cfa, budget)
     }
 
     /// Whether the stack pointer of the thread, where it stopped, points to nothing that can be read: it was overwritten, and what does not rest on it
