@@ -43,6 +43,9 @@ const KNOWN_UC_FLAGS: u64 = 7;
 /// The code segment selector of 64-bit user code (`__USER_CS`).
 const USER_CS: u64 = 0x33;
 
+/// Words from the beginning of the copied stack on among which the vDSO's functions may have pushed a register.
+const MOST_PUSHED: usize = 128;
+
 /// What leads to the stacks of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pointers {
@@ -96,8 +99,13 @@ impl<'a, R: FnMut(Avma, &mut [u8]) -> usize> StackCopier<'a, R> {
             let part = self.part(start, start.0.saturating_add(size as u64), segments);
             segments.extend(part);
         }
+        // Functions that are on the stack of the thread for a while (`time.now`) keep their own stack pointer in a register, which those they call may push.
+        let pushed = segments.first().map_or(&[][..], |first| first.bytes.as_chunks::<8>().0);
+        let pushed = pushed.iter().take(MOST_PUSHED).map(|word| u64::from_le_bytes(*word));
+        let away = pointers.general.into_iter().chain(pushed).filter(|word| goroutine.stack.contains(word)).min();
+        let sp = away.map_or(goroutine.sp.0, |away| away.min(goroutine.sp.0));
         let end = goroutine.sp.0.saturating_add(self.copy_bytes).min(goroutine.stack.end);
-        let stack = self.part(Avma(goroutine.sp.0.saturating_sub(RED_ZONE_BYTES)), end, segments);
+        let stack = self.part(Avma(sp.saturating_sub(RED_ZONE_BYTES)), end, segments);
         segments.extend(stack);
     }
 
@@ -285,6 +293,10 @@ mod tests {
         }
 
         fn copy(&self, sp: u64, copy_bytes: u64) -> Vec<StackSegment> {
+            self.copy_by(Pointers { sp: Avma(sp), fs_base: 0, r14: 0, general: [0; 15] }, copy_bytes)
+        }
+
+        fn copy_by(&self, pointers: Pointers, copy_bytes: u64) -> Vec<StackSegment> {
             let text = "00100000-00110000 rw-p 0 00:00 0\n00200000-00210000 rw-p 0 00:00 0\n00400000-00410000 r-xp 0 00:00 0\n";
             let mappings = maps::parse(text.as_bytes()).unwrap();
             let read = |address: Avma, out: &mut [u8]| {
@@ -298,13 +310,33 @@ mod tests {
                 out[..length].copy_from_slice(&bytes[..length]);
                 length
             };
-            StackCopier::new(&mappings, copy_bytes, read).copy(Pointers {
-                sp: Avma(sp),
-                fs_base: 0,
-                r14: 0,
-                general: [0; 15],
-            })
+            StackCopier::new(&mappings, copy_bytes, read).copy(pointers)
         }
+    }
+
+    #[test]
+    fn the_stack_of_a_goroutine_is_copied_from_where_it_was_left_without_a_word() {
+        let mut memory = Memory::new();
+        let (g, own, m, stack, sp) = (MAIN + 0x1000, MAIN + 0x2000, MAIN + 0x3000, MAIN + 0x8000, ALTERNATE + 0x8000);
+        for (g, stack) in [(g, stack), (own, ALTERNATE)] {
+            for (at, word) in [(0, stack), (8, stack + 0x2000), (0x30, m), (0x38, stack + 0x1f00), (0x48, g)] {
+                memory.put(g + at, &u64::to_le_bytes(word));
+            }
+        }
+        memory.put(m, &own.to_le_bytes());
+        memory.put(m + 0xb8, &g.to_le_bytes());
+        let start = |memory: &Memory, register: u64| {
+            let mut general = [0; 15];
+            general[12] = register;
+            let segments = memory.copy_by(Pointers { sp: Avma(sp), fs_base: MAIN + 0x800, r14: g, general }, 0x4000);
+            let copied = segments.into_iter().find(|segment| segment.end().0 == stack + 0x2000).unwrap();
+            copied.start.0 + RED_ZONE_BYTES
+        };
+        assert_eq!(start(&memory, 0), stack + 0x1f00);
+        // In a register, and pushed by who was called.
+        assert_eq!(start(&memory, stack + 0x1000), stack + 0x1000);
+        memory.put(sp + 0x40, &u64::to_le_bytes(stack + 0x1800));
+        assert_eq!(start(&memory, 0), stack + 0x1800);
     }
 
     /// Start and end of each segment.

@@ -268,10 +268,14 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let return_address = rule.return_address();
         let origin = Self::origin(rule, cfa);
         // A function that popped its own return address, or never pushed it, may have its CFA right at the stack pointer.
-        let popped = state.exact && matches!(return_address, Some(ReturnAddress::InRegister(_)));
+        let popped_slot = self.link_of_popped_slot(rule, origin);
+        let is_register = matches!(return_address, Some(ReturnAddress::InRegister(_)));
+        let popped = popped_slot.is_some() || (state.exact && is_register);
         let mut sp = state.sp;
         if cfa < sp || (cfa == sp && !popped) {
             sp = match self.live_fp() {
+                // On its own stack nothing was given back.
+                _ if self.comes_back(rule, cfa, budget) => 0,
                 Some(fp) if rule.kind() == Some(Kind::Fp) && self.has_lost_its_stack() => fp,
                 _ => return stop(StopReason::StackNotRising),
             };
@@ -280,6 +284,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             return stop(StopReason::Misaligned);
         }
         let pc = match return_address {
+            _ if let Some(link) = popped_slot => self.register(link, budget).ok_or(StopReason::RegisterUnknown),
             Some(ReturnAddress::AtCfa(words)) => self.read(Self::slot(origin, words)).ok_or(StopReason::TruncatedStack),
             // Only before the register is used for something else, which a call would do to most.
             Some(ReturnAddress::InRegister(number)) if state.exact || !Self::MACHINE.is_volatile(number) => {
@@ -288,7 +293,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             Some(ReturnAddress::InRegister(_)) => Err(StopReason::RegisterUnknown),
             None => Err(StopReason::UnsupportedRule),
         };
-        let pc = pc.map(|pc| if rule.is_signed() { self.unsigned(pc) } else { pc & !Self::MACHINE.mode_bits });
+        let is_signed = rule.is_signed() || popped_slot.is_some();
+        let pc = pc.map(|pc| if is_signed { self.unsigned(pc) } else { pc & !Self::MACHINE.mode_bits });
         let fp = match rule.frame_pointer() {
             Saved::Same => Ok(self.kept_fp()),
             Saved::Unknown => Ok(None),
@@ -306,6 +312,23 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             }
             (Err(reason), _) | (_, Err(reason)) => stop(reason),
         }
+    }
+
+    /// The link register where the slot that the rule names for the return address lies below the stack pointer: it was given back, and what was in it is in the
+    /// register, for a return or a tail call is all that follows. LLVM's tables for arm64 name the slot up to the return, and say of the value, while it is
+    /// authenticated, that it is no longer signed.
+    #[inline(always)]
+    fn link_of_popped_slot(&self, rule: Rule, origin: u64) -> Option<u8> {
+        let Some(ReturnAddress::AtCfa(words)) = rule.return_address() else { return None };
+        let is_popped = self.state.exact && rule.kind() == Some(Kind::Sp) && Self::slot(origin, words) < self.state.sp;
+        Self::MACHINE.link.filter(|_| is_popped)
+    }
+
+    /// Whether the rule is that of a function of Go's runtime that runs on another stack for a while: its own may lie anywhere.
+    #[inline(never)]
+    fn comes_back(&self, rule: Rule, cfa: u64, budget: &mut Budget) -> bool {
+        let is_away = matches!(rule.kind(), Some(Kind::Fp | Kind::Register));
+        rule.source() == Some(RuleSource::GoPclntab) && is_away && self.may_lead_to(cfa, budget)
     }
 
     /// Whether the stack pointer of the thread, where it stopped, points to nothing that can be read: it was overwritten, and what does not rest on it

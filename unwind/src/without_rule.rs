@@ -13,6 +13,9 @@ const LOWEST_CODE: u64 = 4096;
 /// What lies as near to the stack pointer is on the stack rather than code: the usual bound of a stack.
 const LARGEST_STACK: u64 = 8 << 20;
 
+/// Bytes from where the first function of a stack sets its frame pointer to zero to where its call returns: few, as it has nothing else to do.
+const LONGEST_START: usize = 64;
+
 /// Jumps that are followed for where code without rules leads to.
 const MOST_JUMPS: usize = 4;
 
@@ -90,7 +93,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 _ => self.by_frame_pointer(budget),
             }
         };
-        let chain_ended = self.live_fp() == Some(0) && state.method == UnwindMethod::FramePointer;
+        let chain_ended = self.live_fp() == Some(0) && self.is_in_chain() && self.cleared_frame_pointer();
         let found = found.or_else(|| if self.settings.scan && !chain_ended { self.scan(budget) } else { None });
         let reason = || match reason {
             _ if chain_ended => StopReason::RootFramePointer,
@@ -242,6 +245,16 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether a chain of frame pointers led here: then it has a root. Without one, the register holds anything.
     fn is_in_chain(&self) -> bool {
         self.state.method == UnwindMethod::FramePointer
+    }
+
+    /// Whether the function itself has set the frame pointer to zero before it called, as the first one of a stack does. Otherwise it may be one that keeps no
+    /// frame pointers, in whose register there is still what that one left: whole programs are made so, and their callers are not known.
+    #[inline(never)]
+    fn cleared_frame_pointer(&self) -> bool {
+        let pc = self.state.pc;
+        let code = self.modules.code_at(self.lookup_pc()).map_or(&[][..], |code| code.up_to_address(pc, LONGEST_START));
+        let clears = |instruction: &&[u8]| code.windows(instruction.len()).any(|bytes| bytes == *instruction);
+        Self::MACHINE.clears_frame_pointer.iter().any(clears)
     }
 
     /// The frame record that the frame pointer points to.

@@ -68,8 +68,9 @@ fn check(architecture: &str, linker: Linker) {
             missing += usize::from(said.source() == Some(RuleSource::DebugFrame));
             continue;
         }
-        // The functions with which stacks begin, and those that change stacks for good: the other section says nothing of that.
-        if matches!(rule.kind(), Some(Kind::End | Kind::Unsupported)) {
+        // The functions with which stacks begin, and those that change stacks, for good or while another register keeps their own: the other section says
+        // nothing of that.
+        if matches!(rule.kind(), Some(Kind::End | Kind::Unsupported | Kind::Fp | Kind::Register)) {
             continue;
         }
         compared += 1;
@@ -118,6 +119,44 @@ fn what_debug_frame_cannot_know_of_gos_runtime_is_told_otherwise() {
     assert_eq!(rules("runtime.mcall"), [Kind::Unsupported]);
     assert_eq!(rules("runtime.morestack"), [Kind::Unsupported]);
     assert!(rules("runtime.systemstack").contains(&Kind::Sp));
+}
+
+/// Functions that run on the stack of the thread for a while and come back, to ask the kernel for the time: the register that they keep their own stack pointer in
+/// tells their frame, where the processor's instructions are read; elsewhere nothing does. Stripped or not.
+#[test]
+fn functions_that_are_away_on_another_stack_are_known_by_the_register_that_keeps_their_own() {
+    use object::{Object, ObjectSymbol};
+    let cases = [
+        ("amd64", "runtime.nanotime1", Some(Kind::Fp)),
+        ("arm64", "runtime.nanotime1", Some(Kind::Register)),
+        ("386", "runtime.nanotime1", Some(Kind::Fp)),
+        ("riscv64", "runtime.nanotime1", None),
+    ];
+    for (architecture, name, away) in cases {
+        let directory = tempfile::tempdir().expect("a directory");
+        let Some(binary) = program(directory.path(), architecture, Linker::Go) else { continue };
+        let (parts, debug_frame) = (binary.parts(), object_debug_frame(&binary));
+        let file = object::File::parse(binary.bytes.as_slice()).expect("an ELF file");
+        let is_it = |found: &str| found.strip_suffix(".abi0").unwrap_or(found) == name;
+        let symbol = file.symbols().find(|symbol| symbol.name().is_ok_and(is_it)).expect(name);
+        let start = symbol.address() - parts.image_base.0;
+        for debug_frame in [None, Some((0, debug_frame.as_slice()))] {
+            let bytes = compile(&Input { debug_frame, ..parts.input() }).expect("a table").bytes;
+            let table = Table::open(&bytes).expect("a table");
+            let rules = (start..start + symbol.size()).filter_map(|at| table.rule(Rva(at)));
+            let mut kinds: Vec<Kind> = rules.filter_map(|rule| rule.kind()).collect();
+            kinds.dedup();
+            let own = |kind: &Kind| matches!(kind, Kind::Sp | Kind::Gap);
+            match away {
+                Some(away) => {
+                    assert!(kinds.contains(&away), "{architecture}: {kinds:?}");
+                    assert!(kinds.iter().all(|kind| *kind == away || own(kind)), "{architecture}: {kinds:?}");
+                    assert_eq!((kinds[0], kinds.len() > 2), (Kind::Sp, true), "{architecture}: {kinds:?}");
+                }
+                None => assert_eq!(kinds, [Kind::Unsupported], "{architecture}"),
+            }
+        }
+    }
 }
 
 /// What Go's own table marks as the first of a stack has no caller, stripped or not, but for what the kernel enters by, and for threads that C code starts.

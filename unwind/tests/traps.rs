@@ -327,10 +327,26 @@ fn t7_the_ways_in_which_stacks_end_are_told_apart() {
     check(0x1014, 0, &[(SP, 0)], StopReason::RootFramePointer);
     check(0x1014, 0, &[], StopReason::TruncatedStack);
     check(0x1804, 0, &[], StopReason::NoRule);
-    // A chain of frame pointers that ends with 0.
+    // A chain of frame pointers that ends with 0, in a function of which nothing is known.
     let chain = [(SP, SP + 16), (SP + 8, at(0x1850)), (SP + 16, 0), (SP + 24, at(0x1850))];
-    check(0x1804, SP, &chain, StopReason::RootFramePointer);
+    check(0x1804, SP, &chain, StopReason::NoRule);
     check(0x1014, 0, &[(SP, 0x1234_5678)], StopReason::NoModule);
+}
+
+/// Code that keeps no frame pointers, as Free Pascal makes it, leaves the zero of whoever began the stack in the register, however many frames there are.
+#[test]
+fn t7_a_frame_pointer_of_zero_ends_a_chain_only_in_a_function_that_has_cleared_it() {
+    let table = three_functions().compile().bytes;
+    // A call, behind what clears the frame pointer or another register.
+    let ends_with = |instruction: [u8; 2]| {
+        let code = [&instruction[..], &[0x48, 0x89, 0xe7, 0xe8, 0xb7, 0xff, 0xff, 0xff]].concat();
+        let process = Process::with_code(&table, Some((0x1850 - code.len() as u64, &code)));
+        let memory = Words::default().with(&[(SP, 0), (SP + 8, at(0x1850))]);
+        process.pcs(&Registers { fp: SP, ..registers(0x1807) }, &memory)
+    };
+    let pcs = vec![0x1807, 0x1850];
+    assert_eq!(ends_with([0x31, 0xed]), (pcs.clone(), StopReason::RootFramePointer));
+    assert_eq!(ends_with([0x31, 0xff]), (pcs, StopReason::NoRule));
 }
 
 #[test]

@@ -67,6 +67,34 @@ fn t3_the_frame_record_is_read_where_the_rule_says_and_not_after_its_pop() {
     assert_eq!((walk.stop, frames[0].cfa, frames[1].fp), (StopReason::EndOfStack, Avma(SP + 32), 0x7777));
 }
 
+/// LLVM's tables for arm64 name the slot of the return address up to the return, and say already that it is not signed while it is authenticated.
+#[test]
+fn t3_a_return_address_whose_slot_was_popped_is_in_the_link_register_whether_signed_or_not() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    let pop = [advance(4), cfa_offset(0)].concat();
+    section.fde(0x1000, 0x20, &[advance(4), cfa_offset(32), saved(29, 4), saved(30, 3), sign(), pop, sign()]).fde(
+        0x1040,
+        0x20,
+        &[end(30)],
+    );
+    let table = section.compile().bytes;
+    let process = Process::new(&table);
+    // What was popped is written over, or still there.
+    for popped in [0x1234, at(0x1044)] {
+        let memory = Words::default().with(&[(SP - 32, 0x7777), (SP - 24, popped)]);
+        for signature in [0, 0x0035_0000_0000_0000] {
+            let mut registers = Registers { fp: 0x7777, ..registers(0x1008, 0) };
+            registers.general[LINK] = Some(at(0x1044) | signature);
+            let (frames, walk) = process.walk(&registers, &memory);
+            assert_eq!((walk.frames, walk.stop), (2, StopReason::EndOfStack));
+            assert_eq!((frames[0].cfa, frames[1].pc, frames[1].fp), (Avma(SP), Avma(at(0x1044)), 0x7777));
+        }
+        // A frame that called something has not popped its own.
+        let memory = memory.with(&[(SP, 0), (SP + 8, at(0x100c))]);
+        assert_eq!(process.pcs(&registers(0x1004, 0), &memory).1, StopReason::StackNotRising);
+    }
+}
+
 #[test]
 fn t9_a_signed_return_address_loses_its_signature_and_no_other_does() {
     let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);

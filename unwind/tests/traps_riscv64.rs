@@ -125,6 +125,28 @@ fn large_frames_take_constants_from_registers() {
     assert_eq!(rules[6], "CFA = sp+4096; RA = [CFA-8]", "{rules:?}");
 }
 
+/// LLVM for size reaches the slots of a large frame from a temporary, and says nothing of how the frame is taken down.
+#[test]
+fn t5_slots_that_a_temporary_reaches_are_known_where_the_frame_is_taken_down() {
+    // addi sp, -2032; addi a2, sp, 1792; sd ra, 232(a2); sd s0, 224(a2); addi sp, -1120; mv s0, a1; jalr a5
+    let makes = [0x8101_0113, 0x7001_0613, 0x0e16_3423, 0xf260, 0xba01_0113, 0x842e, 0x9782];
+    // addi sp, 1120; addi a1, sp, 1792; ld ra, 232(a1); ld s0, 224(a1); addi sp, 2032; ret
+    let takes_down = [0x4601_0113, 0x7001_0593, 0x0e85_b083, 0x71e0, 0x7f01_0113, 0x8082];
+    let code = bytes(&[&makes[..], &takes_down].concat());
+    let offset = |bytes: [u8; 2]| vec![0x0e, bytes[0], bytes[1]];
+    let said =
+        [advance(4), offset([0xf0, 0x0f]), advance(10), saved(1, 1), saved(8, 2), advance(4), offset([0xd0, 0x18])];
+    let mut section = EhFrame::on(ARCH, "zR", AT_ENTRY);
+    section.fde(0x1000, code.len() as u64, &said);
+    let compiled = section.compile_with(&[(0x1000, &code)]).bytes;
+    let table = Table::open(&compiled).expect("a table");
+    let rule = |at| table.rule(Rva(at)).expect("code").display(ARCH).to_string();
+    let saved = |sp: u32| format!("CFA = sp+{sp}; RA = [CFA-8]; s0 = [CFA-16]");
+    assert_eq!([0x1012, 0x1014, 0x1016].map(rule), [3152; 3].map(saved));
+    assert_eq!([0x101a, 0x101e, 0x1024].map(rule), [2032; 3].map(saved));
+    assert_eq!(rule(0x1028), "CFA = sp+0; RA = ra");
+}
+
 #[test]
 fn a_frame_of_unknown_size_is_counted_from_the_frame_pointer() {
     // addi sp, -16; sd ra, 8(sp); sd s0, 0(sp); addi s0, sp, 16; sub sp, sp, a0; jalr a5; addi sp, s0, -16; ld ra, 8(sp); ld s0; addi sp; ret

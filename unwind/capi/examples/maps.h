@@ -165,10 +165,18 @@ static inline void put(struct batch *batch, uint64_t start, uint64_t end, int fi
         add_batch(batch);
 }
 
+/* Whether two mappings are of a page of the file that both their segments have a part of, as LLD lays out small programs: each maps the page anew, one right
+ * behind the other, and no two that are neighbours have the same permissions. */
+static inline int share_a_page(const struct mapping *mapping, const struct mapping *before) {
+    return mapping->start == before->end && before->end - before->start == (uint64_t)sysconf(_SC_PAGESIZE) &&
+           strcmp(mapping->permissions, before->permissions) != 0;
+}
+
 /* Whether a mapping goes on with the file of the one before. A file that is mapped once more begins anew: loaders map what lies further behind in a file
  * further up. The program headers lie at offset 0; what is written there again is the data of a file of one page. */
 static inline int goes_on(const struct mapping *mapping, const struct mapping *before) {
-    return is_same_file(mapping, before) && mapping->offset >= before->offset && (mapping->offset > 0 || strchr(mapping->permissions, 'w'));
+    return is_same_file(mapping, before) && mapping->offset >= before->offset &&
+           (mapping->offset > 0 || strchr(mapping->permissions, 'w') || share_a_page(mapping, before));
 }
 
 /* Adds each file that is mapped, once for each time that it is, from its first to its last mapping, and memory with code that has no file. Files that

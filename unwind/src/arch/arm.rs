@@ -24,6 +24,8 @@ impl Target for Arm {
         link: Some(LINK),
         // What AAPCS32 calls frame records. GCC's code keeps others, or none.
         frame_records: FrameRecords::InFrame,
+        // mov fp, #0, in either instruction set
+        clears_frame_pointer: &[&[0, 0xb0, 0xa0, 0xe3], &[0x4f, 0xf0, 0, 0x0b]],
         mode_bits: 1,
         signs_return_addresses: false,
         tag_bits: 0,

@@ -41,6 +41,7 @@ const LITTLE: Machine = Machine {
     machine_frame_sp: None,
     link: Some(LINK),
     frame_records: FrameRecords::None,
+    clears_frame_pointer: &[],
     // MIPS16 and microMIPS. (MIPS architecture, volume II-B, "ISA mode bit")
     mode_bits: 1,
     signs_return_addresses: false,

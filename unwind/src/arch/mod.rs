@@ -170,6 +170,8 @@ pub(crate) struct Machine {
     /// The register that a call leaves the return address in; without one it is pushed.
     pub(crate) link: Option<u8>,
     pub(crate) frame_records: FrameRecords,
+    /// The instructions by which the first function of a stack sets the frame pointer to zero.
+    pub(crate) clears_frame_pointer: &'static [&'static [u8]],
     /// The bits of a return address that tell which instructions are there, and belong to no address.
     pub(crate) mode_bits: u64,
     /// Return addresses may carry a signature in their upper bits.

@@ -11,7 +11,7 @@ pub(super) use extent::extent;
 pub(super) use jumps::has_jump;
 pub(crate) use length::Mode;
 #[cfg(feature = "compile-elf")]
-pub(crate) use length::length;
+pub(crate) use {jumps::jump, length::length, length::parts};
 
 use super::Call;
 

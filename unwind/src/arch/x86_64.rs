@@ -22,6 +22,8 @@ impl Target for X86_64 {
         machine_frame_sp: Some(3),
         link: None,
         frame_records: FrameRecords::BelowCfa,
+        // xor %ebp, %ebp
+        clears_frame_pointer: &[&[0x31, 0xed], &[0x33, 0xed]],
         mode_bits: 0,
         signs_return_addresses: false,
         tag_bits: 0,

@@ -395,7 +395,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     }
     let go_table = go::open(input);
     if let Some(table) = &go_table {
-        go::rules_before_debug_frame(input.arch, table, &mut compiler);
+        go::rules_before_debug_frame(input, table, &mut compiler);
     }
     if let Some((address, bytes)) = &readable(input.debug_frame, false) {
         let (address, bytes) = (*address, &**bytes);

@@ -36,7 +36,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use gdb::Emulated;
-use platform::{AARCH64, AARCH64_CLANG, ARM, I686, MIPS, MIPS_CLANG, MIPSEL, Platform, RISCV64, RISCV64_CLANG};
+use platform::{
+    AARCH64, AARCH64_CLANG, AARCH64_SIGNED, ARM, I686, MIPS, MIPS_CLANG, MIPSEL, Platform, RISCV64, RISCV64_CLANG,
+};
 use program::Program;
 use run::Run;
 use score::Score;
@@ -190,6 +192,11 @@ fn t5_every_instruction_of_programs_of_clang_gives_the_whole_stack() {
     for platform in [&AARCH64_CLANG, &RISCV64_CLANG, &MIPS_CLANG] {
         check(platform);
     }
+}
+
+#[test]
+fn t9_every_instruction_of_a_signed_program_of_clang_gives_the_whole_stack() {
+    check(&AARCH64_SIGNED);
 }
 
 #[test]

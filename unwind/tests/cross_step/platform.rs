@@ -142,6 +142,13 @@ const CLANG_PROGRAMS: &[(&str, &[&str])] = &[("clang -O0", &["-O0"]), ("clang -O
 
 pub(crate) const AARCH64_CLANG: Platform = Platform { clang: Some("clang"), programs: CLANG_PROGRAMS, ..AARCH64 };
 
+/// Its tables say how frames are taken down, and where return addresses are signed.
+pub(crate) const AARCH64_SIGNED: Platform = Platform {
+    clang: Some("clang-19"),
+    programs: &[("clang -O2 signed", &["-O2", "-mbranch-protection=standard", "-fasynchronous-unwind-tables"])],
+    ..AARCH64
+};
+
 pub(crate) const RISCV64_CLANG: Platform = Platform { clang: Some("clang-19"), programs: CLANG_PROGRAMS, ..RISCV64 };
 
 pub(crate) const MIPS_CLANG: Platform = Platform { clang: Some("clang"), programs: CLANG_PROGRAMS, ..MIPS };

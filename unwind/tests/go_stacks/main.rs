@@ -1,5 +1,5 @@
 //! From the stack of a thread to the goroutine that it works for, in a real program of Go: out of C code, and out of a function that
-//! the runtime runs on that stack. The truth is `runtime.Callers` of the program itself.
+//! the runtime runs on that stack, and at each instruction of a function that is away on it for a while. The truth is `runtime.Callers` of the program itself.
 #![allow(clippy::expect_used, reason = "a test fails by panicking")]
 
 #[path = "../elf/mod.rs"]
@@ -157,7 +157,43 @@ fn check_program(program: &Path) -> bool {
     // To what `runtime.Stack` has run on the stack of the thread.
     tracee.run_to(scene.within("runtime.Stack")).expect("the program runs on");
     check(&tracee, &scene, &[], "runtime.systemstack");
+    check_clock(&tracee, &scene);
     true
+}
+
+/// Steps through `time.now`, which asks the vDSO for the time on the stack of the thread: at each instruction of both, the frames of the goroutine must follow.
+fn check_clock(tracee: &Tracee, scene: &Scene) {
+    let now = scene.symbols.get("time.now").copied().unwrap_or_else(|| scene.at("time.now.abi0"));
+    tracee.run_to(now).expect("the program runs on");
+    let process = Process::of(tracee);
+    let entry = tracee.registers().expect("registers");
+    let count = tracee.word(scene.at("caller_count")) as u32 as u64;
+    let callers: Vec<u64> = (0..count).map(|at| tracee.word(scene.at("callers") + 8 * at)).collect();
+    let (mut steps, mut of_vdso) = (0, 0);
+    let mut frames = vec![Frame::EMPTY; 64];
+    let mut cache = Cache::new();
+    loop {
+        let instant = tracee.registers().expect("registers");
+        // Back behind the call.
+        if instant.rsp == entry.rsp + 8 && instant.rip == tracee.word(entry.rsp) {
+            break;
+        }
+        let walk = unwind(&process.modules, &registers(&instant), &tracee, &mut cache, &mut frames);
+        let found = &frames[..walk.frames];
+        let shown: Vec<String> =
+            found.iter().map(|frame| format!("{:#x} {} {}", frame.pc.0, frame.method, process.name(frame))).collect();
+        let pcs: Vec<u64> = found.iter().map(|frame| frame.pc.0).collect();
+        assert_eq!(walk.stop, StopReason::EndOfStack, "step {steps}: {shown:#?}");
+        assert!(pcs.ends_with(&callers), "step {steps}: {callers:x?}: {shown:#?}");
+        assert!(pcs.contains(&tracee.word(entry.rsp)), "step {steps}: {shown:#?}");
+        of_vdso += usize::from(shown[0].contains("vdso"));
+        steps += 1;
+        assert!(steps < 10_000, "{shown:#?}");
+        // Signals, by which Go asks goroutines to stop, wait.
+        tracee.step(0).expect("a step");
+    }
+    println!("the clock: {steps} instructions, {of_vdso} of them in the vDSO");
+    assert!(steps > 40 && of_vdso > 10, "{steps} {of_vdso}");
 }
 
 #[test]

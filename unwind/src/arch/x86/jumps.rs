@@ -4,14 +4,15 @@ use super::length::{Mode, Parts, parts};
 use crate::arch::Jump;
 
 /// The jump that an instruction is, and whether the next one may run too.
-pub(super) struct Jumping {
+pub(crate) struct Jumping {
     /// Bytes from the end of the instruction; `None` for a jump through a register or memory.
-    pub(super) distance: Option<i64>,
-    pub(super) is_conditional: bool,
+    pub(crate) distance: Option<i64>,
+    pub(crate) is_conditional: bool,
 }
 
 /// The jump that the instruction at the front of `code` is.
-pub(super) fn jump(code: &[u8], parts: &Parts) -> Option<Jumping> {
+#[inline(never)]
+pub(crate) fn jump(code: &[u8], parts: &Parts) -> Option<Jumping> {
     let direct = |distance: i64, is_conditional| Some(Jumping { distance: Some(distance), is_conditional });
     match code.get(parts.opcode..)? {
         [0xe9, a, b, c, d, ..] => direct(i64::from(i32::from_le_bytes([*a, *b, *c, *d])), false),

@@ -35,15 +35,16 @@ pub(crate) fn length(code: &[u8], mode: Mode) -> Option<usize> {
 }
 
 /// Where the parts of an instruction begin, in bytes from its first one.
-pub(super) struct Parts {
-    pub(super) opcode: usize,
+pub(crate) struct Parts {
+    pub(crate) opcode: usize,
     /// ModRM, of an instruction that has it.
-    pub(super) modrm: Option<usize>,
-    pub(super) length: usize,
+    pub(crate) modrm: Option<usize>,
+    pub(crate) length: usize,
 }
 
 /// The parts of the instruction at the front of `code`, as [`length`] tells them.
-pub(super) fn parts(code: &[u8], mode: Mode) -> Option<Parts> {
+#[inline(never)]
+pub(crate) fn parts(code: &[u8], mode: Mode) -> Option<Parts> {
     let code = code.get(..code.len().min(LONGEST)).unwrap_or_default();
     let is_prefix =
         |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3);

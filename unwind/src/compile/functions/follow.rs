@@ -309,9 +309,7 @@ impl Follower<'_> {
                 if let Some(distance) = distance.filter(|_| is_certain) {
                     self.callees.insert(self.start.wrapping_add(at as u64).wrapping_add_signed(distance));
                 }
-                if let Some(link) = self.machine.link {
-                    after.write(link, self.machine);
-                }
+                after.call(self.machine);
                 self.behind_calls.insert((next, self.call_states.len()));
                 self.call_states.push(after);
             }

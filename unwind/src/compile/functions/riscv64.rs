@@ -61,6 +61,8 @@ fn wide(word: u32) -> (Option<Effect>, Flow) {
         0x13 | 0x1b | 0x33 | 0x3b | 0x17 | 0x03 | 0x2f => next(Some(Effect::Write(rd))),
         // Comparisons, conversions and moves from floating point.
         0x53 if matches!(upper >> 2, 0x14 | 0x18 | 0x1c) => next(Some(Effect::Write(rd))),
+        // Of vectors: their configuration, and what gives a number.
+        0x57 if kind == 7 || (kind == 2 && upper >> 1 == 0x10) => next(Some(Effect::Write(rd))),
         0x6f if rd == 0 => (None, Flow::Branch { distance: jump_distance(word), is_conditional: false }),
         0x6f if rd == RA => (None, Flow::Call(Some(jump_distance(word)))),
         0x67 if rd == 0 && rs1 == RA => (None, Flow::Return),
@@ -116,6 +118,8 @@ fn compressed(half: u16) -> (Option<Effect>, Flow) {
         }
         // c.lw
         (0, 2) => next(Some(Effect::Write(short(2)))),
+        // c.lbu, c.lhu, c.lh
+        (0, 4) if half >> 11 & 1 == 0 => next(Some(Effect::Write(short(2)))),
         // c.addi
         (1, 0) => next(add(rd, rd, immediate)),
         // c.addiw
@@ -211,6 +215,9 @@ mod tests {
         check(0x52fd, Some(Effect::Set { to: 5, value: -1 }), Flow::Next); // li t0, -1
         check(0x911e, Some(Effect::Sum { to: SP, a: SP, b: 7, minus: false }), Flow::Next); // add sp, sp, t2
         check(0x40f1_0133, Some(Effect::Sum { to: SP, a: SP, b: 15, minus: true }), Flow::Next); // sub sp, sp, a5
+        check(0x0c05_f557, Some(Effect::Write(10)), Flow::Next); // vsetvli a0, a1, e8, m1, ta, ma
+        check(0x4220_2557, Some(Effect::Write(10)), Flow::Next); // vmv.x.s a0, v2
+        check(0x0220_80d7, None, Flow::Next); // vadd.vv v1, v2, v1
         check(0x8522, add(10, 8, 0), Flow::Next); // mv a0, s0
         check(0x8082, None, Flow::Return); // ret
         check(0x8782, None, Flow::Indirect); // jr a5

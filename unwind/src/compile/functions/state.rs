@@ -1,7 +1,7 @@
 //! What is known of a frame before one instruction, and what an instruction makes of it.
 
 use super::super::layout::{Layout, Place};
-use crate::arch::Machine;
+use crate::arch::{Arch, Machine};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
 /// Registers that a function keeps: those with slots, the frame pointer, the link register.
@@ -44,7 +44,7 @@ struct Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State {
     sp: Option<i32>,
-    /// A kept register that holds an address in the frame, and its distance.
+    /// A register that holds an address in the frame, and its distance: one that is kept, if any does.
     pointer: Option<(u8, i32)>,
     /// In the order of [`kept`].
     kept: [Kept; MOST_KEPT],
@@ -153,11 +153,27 @@ impl State {
         if register == machine.sp {
             self.sp = distance;
         } else if let Some(distance) = distance
-            && (register == machine.fp || (self.pointer.is_none() && kept(machine).any(|kept| kept == register)))
+            && (register == machine.fp || self.may_point(register, machine))
             && Some(register) != machine.link
         {
             self.pointer = Some((register, distance));
         }
+    }
+
+    /// Whether `register` may be noted as the one that points into the frame, when it is not the frame pointer: one that is kept, or on RISC-V, where
+    /// slots of large frames are out of reach of the stack pointer (LLVM for size), one that no other has to make room for.
+    fn may_point(&self, register: u8, machine: &'static Machine) -> bool {
+        let is_kept = |register: u8| kept(machine).any(|kept| kept == register);
+        self.pointer.is_none_or(|(pointer, _)| !is_kept(pointer))
+            && (is_kept(register) || machine.arch == Arch::Riscv64)
+    }
+
+    /// Behind a call: the link register has the return address, and others that are not kept anything.
+    pub(super) fn call(&mut self, machine: &'static Machine) {
+        if let Some(link) = machine.link {
+            self.write(link, machine);
+        }
+        self.pointer = self.pointer.filter(|(pointer, _)| kept(machine).any(|kept| kept == *pointer));
     }
 
     pub(super) fn apply(&mut self, effect: Effect, machine: &'static Machine) {

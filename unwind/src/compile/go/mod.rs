@@ -8,6 +8,8 @@
 //! * 386: CFA = esp + *d* + 4; return address = [CFA − 4];
 //! * arm64, arm, riscv64, mips: CFA = sp + *d*; return address = [sp] where *d* > 0, else in the link register.
 //!
+//! Functions that change stacks and come back have other rules while they are away ([`switched`]): CFA = register + offset, or none.
+//!
 //! Go's functions keep no registers for their callers but the frame pointer, and that of the goroutine, which is the same in all of one stack. On amd64 the frame pointer is at CFA − 16 if the function began by pushing it;
 //! else, while the stack pointer has moved, it is not told; nor is it on the others.
 //!
@@ -17,6 +19,7 @@
 
 mod place;
 mod runtime;
+mod switched;
 mod table;
 
 use alloc::vec::Vec;
@@ -29,7 +32,9 @@ use crate::goroutine::g_register;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 use crate::source::SourceKind;
 pub(super) use place::open;
+use runtime::changes_to_thread;
 pub use runtime::go_runtime;
+use switched::Found;
 use table::{Function, Table};
 
 /// `push %rbp`
@@ -58,24 +63,102 @@ const OF_PROGRAMS_WITH_C: &[u8] = b"crosscall2";
 /// Adds the rules of the functions of which `.debug_frame` says what it cannot know, or too little. Nothing is looked for in place of what those that
 /// change stacks had: on the other stack there is no word of theirs. Of the functions with which stacks begin `.debug_frame` of amd64 does not say that they have
 /// no caller: behind `runtime.goexit`, which is not called at all, and behind `runtime.clone`, which calls `runtime.mstart` on the stack of a new thread, it leads beyond the end of the stack.
-pub(super) fn rules_before_debug_frame(arch: Arch, table: &Table<'_>, compiler: &mut Compiler<'_>) {
+pub(super) fn rules_before_debug_frame(input: &Input<'_>, table: &Table<'_>, compiler: &mut Compiler<'_>) {
     let has_c = has_c(table);
     for function in table.functions().filter(|function| function.flags & (WRITES_STACK_POINTER | TOP_FRAME) != 0) {
         let range = function.start..function.end;
-        let name = table.name(&function).unwrap_or_default();
-        let kind = if ONE_WAY.contains(&name) {
-            Kind::Unsupported
-        } else if begins_stack(arch, &function, name, has_c) {
-            Kind::End
-        } else {
+        if range.start >= range.end || !compiler.claims.is_code(&range) {
             continue;
+        }
+        let name = table.name(&function).unwrap_or_default();
+        let switched = if ONE_WAY.contains(&name) {
+            None
+        } else if begins_stack(input.arch, &function, name, has_c) {
+            Some(Switched::all(range.clone(), Kind::End))
+        } else if function.flags & WRITES_STACK_POINTER == 0 || changes_to_thread(name) {
+            continue;
+        } else {
+            switched_frames(input, table, &function)
         };
-        if range.start < range.end && compiler.claims.is_code(&range) {
-            let rules = [(range.start, (Rule::bare(kind, RuleSource::GoPclntab), Slots::SAME))];
-            let claimed = compiler.claims.claim(range);
-            compiler.add(&claimed, &rules, Origin::new(SourceKind::GoPclntab, function.offset));
+        let switched = switched.unwrap_or_else(|| Switched::all(range, Kind::Unsupported));
+        // Where it is true `.debug_frame` says more.
+        for part in &switched.parts {
+            let claimed = compiler.claims.claim(part.clone());
+            compiler.add(&claimed, &switched.rules, Origin::new(SourceKind::GoPclntab, function.offset));
         }
     }
+}
+
+/// The frames of a function that changes stacks and comes back.
+struct Switched {
+    /// By rising address.
+    rules: Vec<(u64, (Rule, Slots))>,
+    /// Where the table, and `.debug_frame` with it, do not tell them.
+    parts: Vec<Range<u64>>,
+}
+
+impl Switched {
+    fn all(range: Range<u64>, kind: Kind) -> Self {
+        let rule = (Rule::bare(kind, RuleSource::GoPclntab), Slots::SAME);
+        Self { rules: Vec::from([(range.start, rule)]), parts: Vec::from([range]) }
+    }
+}
+
+/// `None` where the instructions do not show them. (Once, as the archive for C programs is to be small.)
+#[inline(never)]
+fn switched_frames(input: &Input<'_>, table: &Table<'_>, function: &Function) -> Option<Switched> {
+    let range = function.start..function.end;
+    let code = switched::code_of(input.code, &range)?;
+    let distances = told_distances(table, function)?;
+    let moved = |address: u64| {
+        let told = distances.iter().find(|(range, _)| range.contains(&address));
+        told.map(|(_, moved)| *moved)
+    };
+    let found = switched::frames(input.arch, (range.start, code), &moved)?;
+    let pushed = distances.iter().find(|(_, moved)| *moved != 0);
+    let pushes_frame_pointer =
+        pushed.is_some_and(|(range, moved)| is_push_of_frame_pointer(input, range.start, *moved));
+    let lost = (Rule::bare(Kind::Unsupported, RuleSource::GoPclntab), Slots::SAME);
+    let mut switched = Switched { rules: Vec::new(), parts: Vec::new() };
+    let mut is_in_part = false;
+    for (address, found) in found {
+        let rule = match found {
+            Found::Told => rule(input.arch, moved(address)?, pushes_frame_pointer, true)?,
+            Found::Kept(register, moved) => {
+                kept_rule(input.arch, register, moved, pushes_frame_pointer).unwrap_or(lost)
+            }
+            Found::Lost => lost,
+        };
+        match (is_in_part, found == Found::Told) {
+            (false, false) => switched.parts.push(address..range.end),
+            (true, true) => switched.parts.last_mut()?.end = address,
+            _ => {}
+        }
+        is_in_part = found != Found::Told;
+        if switched.rules.last().is_none_or(|(_, last)| *last != rule) {
+            switched.rules.push((address, rule));
+        }
+    }
+    Some(switched)
+}
+
+fn told_distances(table: &Table<'_>, function: &Function) -> Option<Vec<(Range<u64>, i64)>> {
+    let mut told = Vec::new();
+    for distance in table.distances(function) {
+        told.push(distance?);
+    }
+    Some(told)
+}
+
+/// The rule where a register has the stack pointer of where it had moved by so many bytes.
+fn kept_rule(arch: Arch, register: u8, moved: i64, pushes_frame_pointer: bool) -> Option<(Rule, Slots)> {
+    let machine = arch.machine();
+    // Nothing but the call that led here has put the return address where it is.
+    let (told, slots) = rule(arch, moved, pushes_frame_pointer, true)?;
+    let return_address = told.return_address().filter(|at| matches!(at, ReturnAddress::AtCfa(_)))?;
+    let frame_pointer = if pushes_frame_pointer { Saved::At(-2) } else { Saved::Unknown };
+    let kind = if register == machine.fp { Kind::Fp } else { Kind::Register };
+    Some((Rule::new(kind, RuleSource::GoPclntab, register, told.offset(), return_address, frame_pointer)?, slots))
 }
 
 /// Whether the program has C code in it.
@@ -111,12 +194,19 @@ pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut
             continue;
         }
         compiler.report.unwind_entries += 1;
-        if function.flags & WRITES_STACK_POINTER != 0 {
-            compiler.report.count_unfollowed(Some(range), "Go's table of functions: a function that changes stacks");
-            continue;
-        }
         let origin = Origin::new(SourceKind::GoPclntab, function.offset);
         let name = table.name(&function).unwrap_or_default();
+        if function.flags & WRITES_STACK_POINTER != 0 {
+            let switched = if changes_to_thread(name) { None } else { switched_frames(input, table, &function) };
+            let Some(switched) = switched else {
+                const CHANGES: &str = "Go's table of functions: a function that changes stacks";
+                compiler.report.count_unfollowed(Some(range), CHANGES);
+                continue;
+            };
+            let claimed = compiler.claims.claim(range);
+            compiler.add(&claimed, &switched.rules, origin);
+            continue;
+        }
         let is_entered_from_c = ENTERED_FROM_C.contains(&name);
         let keeps_goroutine = has_goroutine_register && !is_entered_from_c;
         let Some((mut rules, end)) = frames(input, table, &function, keeps_goroutine, &mut budget) else {
@@ -145,18 +235,13 @@ fn frames(
     let mut rules = Vec::new();
     let mut end = function.start;
     let mut pushes_frame_pointer = None;
-    let is_amd64 = input.arch == Arch::X86_64;
     for step in table.distances(function) {
         let (Range { start, end: next }, moved) = step?;
         end = next;
         *budget = budget.checked_sub(1)?;
         // The first distance that is not zero, and what made it.
         if moved != 0 {
-            // With the prefix it is another register.
-            let is_plain = |address: u64| byte_before(input, address.saturating_sub(1)) != Some(EXTENDED);
-            let pushed =
-                || is_amd64 && moved == 8 && byte_before(input, start) == Some(PUSH_FRAME_POINTER) && is_plain(start);
-            pushes_frame_pointer.get_or_insert_with(pushed);
+            pushes_frame_pointer.get_or_insert_with(|| is_push_of_frame_pointer(input, start, moved));
         }
         let rule = rule(input.arch, moved, pushes_frame_pointer == Some(true), keeps_goroutine)?;
         if rules.last().is_none_or(|(_, last)| *last != rule) {
@@ -167,6 +252,7 @@ fn frames(
 }
 
 /// The rule where the stack pointer has moved by so many bytes.
+#[inline(never)]
 fn rule(arch: Arch, moved: i64, pushes_frame_pointer: bool, keeps_goroutine: bool) -> Option<(Rule, Slots)> {
     let machine = arch.machine();
     let words = (moved >= 0 && moved % machine.word == 0).then_some(moved / machine.word)?;
@@ -187,6 +273,14 @@ fn rule(arch: Arch, moved: i64, pushes_frame_pointer: bool, keeps_goroutine: boo
         }
     }
     Some((Rule::new(Kind::Sp, source, machine.sp, offset, return_address, frame_pointer)?, slots))
+}
+
+/// Whether what moved the stack pointer by so many bytes for the first time, right before `address`, pushed the frame pointer.
+fn is_push_of_frame_pointer(input: &Input<'_>, address: u64, moved: i64) -> bool {
+    // With the prefix it is another register.
+    let is_plain = || byte_before(input, address.saturating_sub(1)) != Some(EXTENDED);
+    let is_push = || byte_before(input, address) == Some(PUSH_FRAME_POINTER);
+    input.arch == Arch::X86_64 && moved == 8 && is_push() && is_plain()
 }
 
 fn byte_before(input: &Input<'_>, address: u64) -> Option<u8> {

@@ -18,6 +18,12 @@ const SWITCHES: [&[u8]; 3] = [b"runtime.systemstack", b"runtime.mcall", b"runtim
 /// Runs C code there, or where it is if that is no goroutine's stack.
 const CALLS_C: &[u8] = b"runtime.asmcgocall";
 
+/// Whether a function changes to the stack of the thread in a way that the engine follows by the goroutine, where it knows of that, and by `.debug_frame`, where the
+/// function was there already.
+pub(super) fn changes_to_thread(name: &[u8]) -> bool {
+    SWITCHES.contains(&name) || name == CALLS_C
+}
+
 /// The runtime of the Go program that `input` describes: its table of functions and its code count. `section` gives the decompressed bytes of
 /// each of [`DEBUG_INFO_SECTIONS`](super::super::DEBUG_INFO_SECTIONS), empty where there is none. `None` if the table or the debug information is missing, damaged or of a form
 /// that this version does not read.
