@@ -28,7 +28,7 @@ use crate::quotas::Quotas;
 use crate::releases::Releases;
 use crate::repositories::Repositories;
 use crate::seals::Seals;
-use crate::shared::{Facts, Follower, Parts};
+use crate::shared::{Facts, Follower, Parts, tell_of_intents};
 use crate::sources::SourceTables;
 use crate::store::Store;
 use crate::takedown::{TOMBSTONES, TakenDown};
@@ -198,6 +198,9 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         (error, _) => database_failed(error.to_string()),
     })?;
     ingest::restore_traces(&app).await.map_err(|error| database_failed(error.to_string()))?;
+    if app.follower.is_some() {
+        tell_of_intents(&app).await.map_err(|error| database_failed(error.to_string()))?;
+    }
     Ok(app)
 }
 

@@ -35,7 +35,7 @@ use crate::pool::Pool;
 use crate::retention::{Retention, retain_again};
 use crate::routes::routes;
 use crate::seals::LOOK_AGAIN;
-use crate::shared::{follow, prune};
+use crate::shared::{follow, prune, settle};
 use crate::starting::answer_until_done;
 use crate::takedown::{tell_of_lost, watch};
 use crate::tls::{self, Tls};
@@ -203,6 +203,7 @@ impl Server {
         let recording = tokio::spawn(record_again(Arc::clone(&app)));
         let retaining = (!app.retention.is_empty()).then(|| tokio::spawn(retain_again(Arc::clone(&app))));
         let following = app.follower.is_some().then(|| tokio::spawn(follow(Arc::clone(&app))));
+        let settling = app.follower.is_some().then(|| tokio::spawn(settle(Arc::clone(&app))));
         let pruning = app.follower.is_some().then(|| tokio::spawn(prune(Arc::clone(&app))));
         let renewing = tls.clone().map(|tls| tokio::spawn(renew(tls, app.pool.clone())));
         let scanning = app.trees.get().map(|trees| tokio::spawn(scan_again(Arc::clone(trees))));
@@ -241,7 +242,7 @@ impl Server {
         looking_back.abort();
         judging.abort();
         saving.abort();
-        for task in [following, pruning].into_iter().flatten() {
+        for task in [following, settling, pruning].into_iter().flatten() {
             task.abort();
         }
         if tokio::time::timeout(stop_within, graceful.shutdown()).await.is_err() {

@@ -27,4 +27,5 @@ mod scene;
 mod starting;
 mod tls;
 mod trees;
+mod untold;
 mod uploads;

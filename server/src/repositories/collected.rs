@@ -59,6 +59,12 @@ impl Repository {
         content.has_manifest(digest) || content.hides(digest)
     }
 
+    /// Whether it is known that a blob is offered here, be it out of sight.
+    pub(crate) fn knows_blob(&self, digest: &BlobDigest) -> bool {
+        let content = self.read();
+        content.links.has(digest) || content.hides(digest)
+    }
+
     /// Ceases to offer something that is [idle](Self::idle) still. Call it with [`Self::lock_changes`]. Blocks.
     pub(crate) fn cease(&self, digest: &BlobDigest, blobs: &BlobDirectory) -> io::Result<Ceased> {
         let _linking = self.linking.write().unwrap_or_else(PoisonError::into_inner);

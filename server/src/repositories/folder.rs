@@ -93,7 +93,8 @@ impl Folder {
     /// Takes blobs out; the folder is synced once, before anybody may take their bytes.
     pub(super) fn unlink_blobs(&self, digests: &[BlobDigest]) -> io::Result<()> {
         if let Some(facts) = &self.facts {
-            return digests.iter().try_for_each(|digest| facts.remove(&self.digest_key("_blobs", digest)));
+            let keys: Vec<String> = digests.iter().map(|digest| self.digest_key("_blobs", digest)).collect();
+            return facts.remove_all(&keys);
         }
         for digest in digests {
             unlink(&self.digest_path("_blobs", digest))?;

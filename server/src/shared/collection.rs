@@ -182,14 +182,11 @@ async fn said(app: &Arc<App>) -> io::Result<Said> {
         read.objects().each(FOLDER, |key, _, _| {
             let Some((name, fact)) = FactKey::parse(key) else { return Ok(()) };
             match fact {
-                FactKey::Blob(digest) => named.extend(prefix(&digest)),
-                FactKey::Manifest(digest) => {
-                    named.extend(prefix(&digest));
-                    if !knows(&shared, &name, &digest) {
-                        new.push((key.to_owned(), name, digest));
-                    }
-                }
+                FactKey::Blob(ref digest) | FactKey::Manifest(ref digest) => named.extend(prefix(digest)),
                 FactKey::Orphan(_) | FactKey::Deleted(_) | FactKey::Tag(_) => {}
+            }
+            if !knows(&shared, &name, &fact) {
+                new.push((key.to_owned(), name, fact));
             }
             Ok(())
         })?;
@@ -198,11 +195,27 @@ async fn said(app: &Arc<App>) -> io::Result<Said> {
     .await?;
     // What came while it was read.
     app.catch_up_repositories().await?;
+    let (shared, look) = (Arc::clone(app), Arc::clone(&facts));
+    let new = run(app, move || {
+        let new: Vec<_> = new.into_iter().filter(|(_, name, fact)| !knows(&shared, name, fact)).collect();
+        if !new.is_empty() {
+            tracing::warn!(facts = new.len(), "nobody told of what the object store has: all servers look there now");
+            look.tell_what_is(new.iter().map(|(key, _, _)| key.clone()).collect(), &[])?;
+        }
+        Ok(new)
+    })
+    .await?;
+    if !new.is_empty() {
+        app.catch_up_repositories().await?;
+    }
     let shared = Arc::clone(app);
     run(app, move || {
         let mut unknown = HashSet::new();
-        for (key, name, digest) in new {
-            if !knows(&shared, &name, &digest) && facts.has(&key)? {
+        for (key, name, fact) in new {
+            if let FactKey::Manifest(digest) = &fact
+                && !knows(&shared, &name, &fact)
+                && facts.has(&key)?
+            {
                 tracing::warn!(repository = %name, %digest, "a manifest is not known here: nothing of its repository is collected");
                 unknown.insert(name);
             }
@@ -213,8 +226,14 @@ async fn said(app: &Arc<App>) -> io::Result<Said> {
     .await
 }
 
-fn knows(app: &App, name: &RepositoryName, digest: &BlobDigest) -> bool {
-    app.repositories.get(name).is_some_and(|repository| repository.knows_manifest(digest))
+/// Whether nothing has to be looked at again for a fact that the object store has.
+fn knows(app: &App, name: &RepositoryName, fact: &FactKey) -> bool {
+    let repository = app.repositories.get(name);
+    match fact {
+        FactKey::Blob(digest) => repository.is_some_and(|repository| repository.knows_blob(digest)),
+        FactKey::Manifest(digest) => repository.is_some_and(|repository| repository.knows_manifest(digest)),
+        FactKey::Orphan(_) | FactKey::Deleted(_) | FactKey::Tag(_) => true,
+    }
 }
 
 /// Takes over traces of which nobody told; whether all are known.

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
 use super::facts::unreachable;
+use super::intents::tell_of_intents;
 use super::reread::reread;
 use crate::app::App;
 use crate::blobs::{BlobDigest, blob_of_key, is_lasting, unless_lost};
@@ -210,6 +211,7 @@ impl Follower {
         // Before the facts are read, so that nothing that comes meanwhile is missed.
         let newest = app.store.last_change().await.map_err(unreachable)?;
         reread(app).await?;
+        tell_of_intents(app).await?;
         *last = newest;
         self.learned.fetch_add(1, Ordering::AcqRel);
         Ok(())

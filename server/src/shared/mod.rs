@@ -4,6 +4,7 @@
 mod collection;
 mod facts;
 mod follow;
+mod intents;
 mod not_here;
 mod parts;
 mod promise;
@@ -12,6 +13,7 @@ mod reread;
 pub(crate) use collection::collect;
 pub(crate) use facts::{FACT_LIMIT, Facts};
 pub(crate) use follow::{Follower, follow, prune};
+pub(crate) use intents::{settle, tell_of_intents};
 pub(crate) use not_here::look_elsewhere;
 pub(crate) use parts::{Part, Parts, end};
 pub(crate) use promise::{Promise, made_good};

@@ -43,7 +43,8 @@ use postgres::PostgresStore;
 pub(crate) use postgres_changes::ChangeSignal;
 pub(crate) use postgres_condemned::CollectorTurn;
 pub(crate) use rows::{
-    AlertRow, AuditRow, BundleRow, ChangeRow, Changes, Condemned, FrameRow, Of, ReplayRow, SealRow, TraceRow, TraceRows,
+    AlertRow, AuditRow, BundleRow, ChangeRow, Changes, Condemned, FrameRow, Intent, Of, ReplayRow, SealRow, TraceRow,
+    TraceRows,
 };
 pub(crate) use schema::Schema;
 use sqlite::SqliteStore;
@@ -107,8 +108,18 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     /// The newest alerts, at most `limit`, the newest first.
     fn alerts(&self, limit: u32) -> Answer<'_, Vec<AlertRow>>;
 
-    /// Tells the servers of this database that the fact of a key has changed. A database of one server forgets it.
-    fn put_change<'a>(&'a self, _change: &'a ChangeRow) -> Answer<'a, ()> {
+    /// Says what is about to change, before it does. A database of one server forgets it.
+    fn intend<'a>(&'a self, _intent: &'a Intent) -> Answer<'a, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// The intents of this age that nobody has settled, at most `limit` of them, the oldest first.
+    fn intents(&self, _age: Duration, _limit: u32) -> Answer<'_, Vec<Intent>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// Tells the servers of this database that facts have changed, and settles intents with that, both or neither. A database of one server forgets it.
+    fn put_changes<'a>(&'a self, _changes: &'a [ChangeRow], _settled: &'a [Uuid]) -> Answer<'a, ()> {
         Box::pin(async { Ok(()) })
     }
 

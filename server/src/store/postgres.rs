@@ -13,9 +13,9 @@ use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
 use super::{
-    AlertRow, Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, Changes, CollectorTurn, Condemned, DatabaseUrl, Of,
-    SealRow, Store, TraceRows, postgres_access, postgres_alerts, postgres_audit, postgres_changes, postgres_condemned,
-    postgres_traces, postgres_uploads,
+    AlertRow, Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, Changes, CollectorTurn, Condemned, DatabaseUrl,
+    Intent, Of, SealRow, Store, TraceRows, postgres_access, postgres_alerts, postgres_audit, postgres_changes,
+    postgres_condemned, postgres_traces, postgres_uploads,
 };
 use crate::tokens::TokenInfo;
 
@@ -167,8 +167,16 @@ impl Store for PostgresStore {
         Box::pin(async move { Ok(postgres_alerts::newest(&self.pool, limit).await?) })
     }
 
-    fn put_change<'a>(&'a self, change: &'a ChangeRow) -> Answer<'a, ()> {
-        Box::pin(async move { Ok(postgres_changes::put(&self.pool, change).await?) })
+    fn intend<'a>(&'a self, intent: &'a Intent) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(postgres_changes::intend(&self.pool, intent).await?) })
+    }
+
+    fn intents(&self, age: Duration, limit: u32) -> Answer<'_, Vec<Intent>> {
+        Box::pin(async move { Ok(postgres_changes::intents(&self.pool, age, limit).await?) })
+    }
+
+    fn put_changes<'a>(&'a self, changes: &'a [ChangeRow], settled: &'a [Uuid]) -> Answer<'a, ()> {
+        Box::pin(async move { Ok(postgres_changes::put(&self.pool, changes, settled).await?) })
     }
 
     fn prune_changes(&self, keep: Duration) -> Answer<'_, u64> {

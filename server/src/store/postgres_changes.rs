@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use sqlx::Row as _;
 use sqlx::postgres::{PgListener, PgPool};
+use uuid::Uuid;
 
-use super::rows::{ChangeRow, Changes};
+use super::rows::{ChangeRow, Changes, Intent};
 
 /// The lock under which changes get their numbers, so that who has seen one has seen all with lower numbers.
 const NUMBERING: i64 = 0x0073_796d_0063_6867;
@@ -13,18 +14,42 @@ const NUMBERING: i64 = 0x0073_796d_0063_6867;
 /// What is listened on.
 const CHANNEL: &str = "symseal_changes";
 
-pub(super) async fn put(pool: &PgPool, change: &ChangeRow) -> sqlx::Result<()> {
-    // The signal goes out when the row can be seen.
+pub(super) async fn intend(pool: &PgPool, intent: &Intent) -> sqlx::Result<()> {
+    let intend = "INSERT INTO intents (id, keys) VALUES ($1, $2)";
+    sqlx::query(intend).bind(intent.id).bind(&intent.keys).execute(pool).await?;
+    Ok(())
+}
+
+pub(super) async fn intents(pool: &PgPool, age: Duration, limit: u32) -> sqlx::Result<Vec<Intent>> {
+    let rows: Vec<(Uuid, Vec<String>)> = sqlx::query_as(
+        "SELECT id, keys FROM intents WHERE at <= clock_timestamp() - make_interval(secs => $1) ORDER BY at LIMIT $2",
+    )
+    .bind(age.as_secs_f64())
+    .bind(i64::from(limit))
+    .fetch_all(pool)
+    .await?;
+    Ok(rows.into_iter().map(|(id, keys)| Intent { id, keys }).collect())
+}
+
+pub(super) async fn put(pool: &PgPool, changes: &[ChangeRow], settled: &[Uuid]) -> sqlx::Result<()> {
+    let (keys, are_removed): (Vec<&str>, Vec<bool>) =
+        changes.iter().map(|change| (change.key.as_str(), change.is_removed)).unzip();
+    // The signal goes out when the rows can be seen. An intent that another server settles in this moment is left to it: waiting for it here, with the
+    // lock for which that one waits, would never end.
     sqlx::query(
-        "WITH added AS (
+        "WITH done AS (
+             DELETE FROM intents WHERE id IN (SELECT id FROM intents WHERE id = ANY($5) FOR UPDATE SKIP LOCKED)
+         ), added AS (
              INSERT INTO changes (key, is_removed)
-             SELECT $1, $2 FROM (SELECT pg_advisory_xact_lock($3)) AS turn RETURNING number
+             SELECT key, is_removed FROM (SELECT pg_advisory_xact_lock($3)) AS turn,
+                 unnest($1::text[], $2::boolean[]) AS new (key, is_removed) RETURNING number
          ) SELECT pg_notify($4, '') FROM added",
     )
-    .bind(&change.key)
-    .bind(change.is_removed)
+    .bind(keys)
+    .bind(are_removed)
     .bind(NUMBERING)
     .bind(CHANNEL)
+    .bind(settled)
     .execute(pool)
     .await?;
     Ok(())

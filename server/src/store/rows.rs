@@ -132,6 +132,14 @@ pub(crate) struct ChangeRow {
     pub(crate) is_removed: bool,
 }
 
+/// Facts of the object store that a server is about to write or remove.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Intent {
+    pub(crate) id: Uuid,
+    /// Theirs.
+    pub(crate) keys: Vec<String>,
+}
+
 /// Some of the sequence of changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Changes {

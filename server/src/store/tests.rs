@@ -328,7 +328,7 @@ async fn who_follows_changes_and_lines_while_many_write_misses_none() {
         tokio::spawn(async move {
             for at in 0..25 {
                 let change = ChangeRow { key: format!("{number}/{at}"), is_removed: at % 3 == 0 };
-                store.put_change(&change).await.unwrap();
+                store.put_changes(&[change], &[]).await.unwrap();
                 store.put_audit(&line(format!("/{number}/{at}"))).await.unwrap();
             }
         })
@@ -393,7 +393,7 @@ async fn old_changes_are_deleted_and_whoever_has_not_read_them_can_tell() {
     let change = |key: &str| ChangeRow { key: key.to_owned(), is_removed: false };
     assert_eq!(store.changes(0, 9).await.unwrap(), Changes::default());
     for key in ["a", "b", "c"] {
-        store.put_change(&change(key)).await.unwrap();
+        store.put_changes(&[change(key)], &[]).await.unwrap();
     }
     let numbers: Vec<u64> = store.changes(0, 2).await.unwrap().rows.iter().map(|(number, _)| *number).collect();
     assert_eq!((numbers.as_slice(), store.last_change().await.unwrap()), (&[1, 2][..], 3));
@@ -403,7 +403,7 @@ async fn old_changes_are_deleted_and_whoever_has_not_read_them_can_tell() {
     assert_eq!(store.changes(0, 9).await.unwrap(), Changes { pruned: 3, rows: Vec::new() });
     // A server that starts now has seen them all.
     assert_eq!(store.last_change().await.unwrap(), 3);
-    store.put_change(&change("d")).await.unwrap();
+    store.put_changes(&[change("d")], &[]).await.unwrap();
     assert_eq!(store.changes(3, 9).await.unwrap(), Changes { pruned: 3, rows: vec![(4, change("d"))] });
     assert_eq!(store.prune_changes(Duration::from_secs(3600)).await.unwrap(), 0);
 }
