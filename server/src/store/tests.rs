@@ -408,6 +408,48 @@ async fn old_changes_are_deleted_and_whoever_has_not_read_them_can_tell() {
     assert_eq!(store.prune_changes(Duration::from_secs(3600)).await.unwrap(), 0);
 }
 
+#[tokio::test]
+async fn an_intent_stays_until_it_is_told_what_came_of_it_and_many_who_settle_it_at_once_do_not_wait_for_each_other() {
+    let Some(postgres) = Postgres::start() else { return };
+    let data = tempfile::tempdir().unwrap();
+    let name = postgres.create_database();
+    let url: DatabaseUrl = postgres.url(&name).parse().unwrap();
+    let stores = [open(data.path(), Some(&url)).await.unwrap(), open(data.path(), Some(&url)).await.unwrap()];
+    let intent = |number: u128, keys: &[&str]| Intent {
+        id: Uuid::from_u128(number),
+        keys: keys.iter().map(|key| (*key).to_owned()).collect(),
+    };
+    let [store, _] = &stores;
+    let (one, two) = (intent(1, &["a", "b"]), intent(2, &["a"]));
+    for intent in [&one, &two] {
+        store.intend(intent).await.unwrap();
+    }
+    assert_eq!(store.intents(Duration::from_secs(3600), 9).await.unwrap(), []);
+    assert_eq!(store.intents(Duration::ZERO, 1).await.unwrap(), std::slice::from_ref(&one));
+    let rows = [("a", true), ("b", false)];
+    let rows = rows.map(|(key, is_removed)| ChangeRow { key: key.to_owned(), is_removed });
+    store.put_changes(&rows, &[one.id]).await.unwrap();
+    assert_eq!(store.intents(Duration::ZERO, 9).await.unwrap(), std::slice::from_ref(&two));
+    assert_eq!(store.changes(0, 9).await.unwrap().rows, [(1, rows[0].clone()), (2, rows[1].clone())]);
+    // Nothing is told, and the intent stays, where one of the two fails.
+    postgres.run(&name, "ALTER TABLE changes ADD CHECK (key <> 'c')");
+    let bad = ChangeRow { key: "c".into(), is_removed: false };
+    assert!(store.put_changes(&[bad], &[two.id]).await.is_err());
+    assert_eq!(store.intents(Duration::ZERO, 9).await.unwrap(), std::slice::from_ref(&two));
+    let settling = |round: usize| {
+        let (store, row) = (Arc::clone(&stores[round % 2]), rows[0].clone());
+        let ids: Vec<Uuid> = (0..20).map(|at| Uuid::from_u128(100 + (at + round as u128 * 7) % 20)).collect();
+        tokio::spawn(async move { store.put_changes(&[row], &ids).await })
+    };
+    for number in 0..20 {
+        store.intend(&intent(100 + number, &["a"])).await.unwrap();
+    }
+    for settled in (0..12).map(settling).collect::<Vec<_>>() {
+        settled.await.unwrap().unwrap();
+    }
+    assert_eq!(store.intents(Duration::ZERO, 9).await.unwrap(), [two]);
+}
+
 fn condemned(digest: &str, repository: &str) -> Condemned {
     Condemned { digest: digest.into(), repository: repository.into(), bytes: 7 }
 }
