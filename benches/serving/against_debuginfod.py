@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Our server and Debian's debuginfod, side by side, over the same debug files.
 
-    benches/serving/against_debuginfod.py SYMSEAL FILE... [--rounds N] [--seconds S] [--nginx] [--json]
+    benches/serving/against_debuginfod.py SYMSEAL FILE... [--rounds N] [--seconds S] [--in-place] [--nginx] [--json]
 
 Takes wrk, debuginfod and Linux. Both servers run on processor 0 and wrk on processor 1; they take turns, and each figure is the
 median of the rounds. CPU time is the server's own, user and system (proc(5)), for each request that was answered; it includes
@@ -40,10 +40,12 @@ def start_debuginfod(files, folder):
     return process, f"http://127.0.0.1:{port}"
 
 
-def start_ours(symseal, files, folder):
+def start_ours(symseal, files, folder, in_place):
     command = ["taskset", "-c", "0", symseal, "serve", "--data", str(folder / "data"), "--listen", "127.0.0.1:0"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command + (["--index", str(files)] if in_place else []), stdout=subprocess.PIPE, text=True)
     base = process.stdout.readline().rsplit(" ", 1)[-1].strip()
+    if in_place:
+        return process, base
     subprocess.run([symseal, "upload", str(files), "--to", base], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return process, base
 
@@ -69,6 +71,7 @@ def main():
     parser.add_argument("files", nargs="+", help="debug files; the smallest, the largest, and a section of the one in between are asked for")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--in-place", action="store_true", help="ours serves the files where they lie (--index), as debuginfod does; else they are uploaded")
     parser.add_argument("--nginx", action="store_true", help="measure also what a 404 costs a server that looks nothing up")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -95,7 +98,7 @@ def main():
         }
         servers = {}
         servers["debuginfod"] = start_debuginfod(files, folder)
-        servers["symseal"] = start_ours(arguments.symseal, files, folder)
+        servers["symseal"] = start_ours(arguments.symseal, files, folder, arguments.in_place)
         floor = {"nginx": start_nginx(folder)} if arguments.nginx else {}
         try:
             for process, base in servers.values():

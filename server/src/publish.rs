@@ -48,6 +48,16 @@ pub(crate) enum PublishError {
         /// What is here.
         found: String,
     },
+    /// It is here with another media type.
+    #[error("{digest} is there as {before}: expected that as Content-Type, found {now}")]
+    Type {
+        /// The manifest's digest.
+        digest: BlobDigest,
+        /// The media type that it was published with.
+        before: String,
+        /// The one that it was sent with.
+        now: String,
+    },
     /// It is a bundle, and not a sound one.
     #[error(transparent)]
     Bundle(#[from] RefusedBundle),
@@ -152,6 +162,11 @@ async fn publish_here(
     app.taken_down.check_manifest(&put.digest, &put.manifest).map_err(Box::new)?;
     let hidden = repository.hidden_subject(&put.manifest, |digest| app.taken_down.has(digest));
     hidden.map_or(Ok(()), |subject| app.taken_down.check(&subject)).map_err(Box::new)?;
+    // What a digest answers with stays as it was published: bytes that do not say their type themselves could be given another one.
+    let known = repository.manifest(&Reference::Digest(put.digest.clone())).map(|(_, known)| known.media_type.clone());
+    if let Some(before) = known.filter(|known| *known != put.manifest.media_type) {
+        return Err(PublishError::Type { digest: put.digest, before, now: put.manifest.media_type });
+    }
     let more = repository.would_add(&put.digest, &put.manifest);
     let _reserved = app.quotas.reserve(&app.repositories, name, more).inspect_err(|_| app.quotas.count_refusal())?;
     let digest = put.digest.clone();

@@ -156,20 +156,39 @@ fn file_body(pool: Pool, blob: OpenBlob, part: ByteRange, foreign: Option<FileSt
             return Ok(None);
         }
         let length = left.min(READ_BLOCK);
-        let shared = Arc::clone(&blob);
-        let read = move || {
-            let block = blocks.read(&shared.file, at, length)?;
-            // After each block, so that the last one is not sent of a file that has changed since its first.
-            if let Some(stamp) = foreign
-                && FileStamp::of(&shared.file.metadata()?)? != stamp
-            {
-                return Err(io::Error::other("the file was changed while it was sent"));
+        // What is in memory is here sooner than a thread of the pool.
+        let resident = blocks.next(length, |block| {
+            read_resident(&blob.file, block, at)?;
+            is_as_it_was(&blob.file, foreign)
+        });
+        let block = match resident {
+            Ok(block) => block,
+            Err(_) => {
+                let shared = Arc::clone(&blob);
+                let read = move || {
+                    let block = blocks.next(length, |block| {
+                        shared.file.read_exact_at(block, at)?;
+                        is_as_it_was(&shared.file, foreign)
+                    });
+                    block.map(|block| (block, blocks))
+                };
+                let (block, kept) = pool.run(read).await.map_err(io::Error::other)??;
+                blocks = kept;
+                block
             }
-            Ok((block, blocks))
         };
-        let (block, blocks) = pool.run(read).await.map_err(io::Error::other)??;
         Ok::<_, io::Error>(Some((block, (pool, blob, at + length, left - length, blocks))))
     }))
+}
+
+/// Asked after each block, so that the last one is not sent of a file that has changed since its first.
+fn is_as_it_was(file: &File, foreign: Option<FileStamp>) -> io::Result<()> {
+    match foreign {
+        Some(stamp) if FileStamp::of(&file.metadata()?)? != stamp => {
+            Err(io::Error::other("the file was changed while it was sent"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A part of a map as a body: what is in memory goes out as it is, the rest is brought there in the pool.
@@ -205,7 +224,8 @@ fn block(at: u64, left: u64) -> Range<usize> {
 struct Blocks([Bytes; 2]);
 
 impl Blocks {
-    fn read(&mut self, file: &File, at: u64, length: u64) -> io::Result<Bytes> {
+    /// The next bytes, by what fills a block or fails.
+    fn next(&mut self, length: u64, read: impl FnOnce(&mut [u8]) -> io::Result<()>) -> io::Result<Bytes> {
         let length = usize::try_from(length).map_err(io::Error::other)?;
         let Self([mut older, mut newer]) = std::mem::take(self);
         if !older.is_unique() && newer.is_unique() {
@@ -213,10 +233,24 @@ impl Blocks {
         }
         let spare = older.try_into_mut().ok();
         let mut block = spare.filter(|spare| spare.len() >= length).unwrap_or_else(|| BytesMut::zeroed(length));
-        file.read_exact_at(block.get_mut(..length).unwrap_or_default(), at)?;
+        let read = read(block.get_mut(..length).unwrap_or_default());
         let block = block.freeze();
-        let sent = block.slice(..length);
+        let next = block.slice(..length);
         *self = Self([newer, block]);
-        Ok(sent)
+        read.map(|()| next)
     }
+}
+
+/// Reads what is in memory already, or fails: without waiting for a disk, and never of a file system that cannot tell.
+#[cfg(target_os = "linux")]
+fn read_resident(file: &File, block: &mut [u8], at: u64) -> io::Result<()> {
+    use rustix::io::{ReadWriteFlags, preadv2};
+    let length = block.len();
+    let read = preadv2(file, &mut [io::IoSliceMut::new(block)], at, ReadWriteFlags::NOWAIT)?;
+    if read == length { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_resident(_: &File, _: &mut [u8], _: u64) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }

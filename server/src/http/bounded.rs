@@ -61,12 +61,14 @@ pub(crate) struct Bounded {
     stream: TcpStream,
     unsent: Unsent,
     bound: u32,
+    /// Bytes since the last look.
+    written: usize,
 }
 
 impl Bounded {
     /// Of an accepted stream.
     pub(crate) fn new(stream: TcpStream, unsent: &Unsent) -> Self {
-        let mut bounded = Self { stream, unsent: unsent.clone(), bound: LEAST };
+        let mut bounded = Self { stream, unsent: unsent.clone(), bound: LEAST, written: 0 };
         bounded.adapt(usize::MAX);
         bounded
     }
@@ -76,11 +78,14 @@ impl Bounded {
         &self.stream
     }
 
-    /// Takes the share that the connection has now, where `length` bytes that are to be written could fill it.
+    /// Takes the share that the connection has now, where `length` bytes that are to be written could fill it, with what went before them: what is
+    /// encrypted comes in small records.
     pub(super) fn adapt(&mut self, length: usize) {
-        if length < LEAST as usize {
+        self.written = self.written.saturating_add(length);
+        if self.written < LEAST as usize {
             return;
         }
+        self.written = 0;
         let bound = self.unsent.each();
         if bound != self.bound {
             #[cfg(any(target_os = "linux", target_os = "macos"))]
@@ -108,7 +113,7 @@ impl AsyncWrite for Bounded {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.adapt(parts.iter().map(|part| part.len()).max().unwrap_or_default());
+        self.adapt(parts.iter().map(|part| part.len()).fold(0, usize::saturating_add));
         Pin::new(&mut self.stream).poll_write_vectored(context, parts)
     }
 
@@ -168,7 +173,8 @@ mod tests {
         let mut others = vec![unsent.clone(); at_first];
         let mut accepted = Bounded::new(listener.accept().await.unwrap().0, &unsent);
         others.resize(later, unsent.clone());
-        let (part, mut taken) = (vec![0; LEAST as usize], 0);
+        // A record of TLS.
+        let (part, mut taken) = (vec![0; 16 << 10], 0);
         while let Ok(written) = tokio::time::timeout(Duration::from_millis(300), accepted.write(&part)).await {
             taken += written.unwrap();
         }

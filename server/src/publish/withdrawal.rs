@@ -33,7 +33,7 @@ pub(crate) async fn withdraw(
     withdraw_in_any_case(app, name, reference).await
 }
 
-/// [`withdraw`] of what must not stay, also while the database is away.
+/// [`withdraw`] without asking first whether the database takes it: of what must not stay.
 pub(super) async fn withdraw_in_any_case(
     app: &Arc<App>,
     name: &RepositoryName,

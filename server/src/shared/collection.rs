@@ -26,7 +26,7 @@ use super::facts::unreachable;
 use super::follow::run;
 use super::promise::HOLDS;
 use crate::app::App;
-use crate::blobs::{ABANDONED_AFTER, BlobDigest, blob_key, blob_of_key};
+use crate::blobs::{BlobDigest, blob_key, blob_of_key};
 use crate::clock::Moment;
 use crate::collector::{Collected, prefix};
 use crate::repositories::{Ceased, FOLDER, FactKey, RepositoryName, digest_of};
@@ -275,7 +275,6 @@ impl Round<'_> {
     async fn end_uploads(&mut self) -> io::Result<()> {
         let Some(parts) = self.app.parts.clone() else { return Ok(()) };
         self.collected.sessions += run(self.app, move || parts.expire()).await?;
-        self.app.store.forget_ended_uploads(ABANDONED_AFTER).await.map_err(unreachable)?;
         Ok(())
     }
 

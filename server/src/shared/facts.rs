@@ -18,8 +18,9 @@ use crate::store::{ChangeRow, Intent, Store, StoreError};
 /// The largest fact, in bytes: media types and digests are far smaller.
 pub(crate) const FACT_LIMIT: u64 = 4096;
 
-/// A request to the object store begins this soon after it was announced, or not at all: others take its writer for gone later.
-const FRESH: Duration = Duration::from_secs(15);
+/// A request to the object store begins this soon after it was announced, or not at all: others take its writer for gone later (`intents`), and later than
+/// whoever collects last said that it does (`collection`).
+const FRESH: Duration = Duration::from_secs(5);
 
 /// Facts announced at once.
 const AT_ONCE: usize = 32;
@@ -77,12 +78,18 @@ impl Facts {
 
     /// Tells what the database would not take before.
     pub(crate) fn tell_again(&self) -> io::Result<()> {
-        loop {
+        let untold = self.untold().clone();
+        let mut refused = Ok(());
+        for (id, changes) in untold {
             // It may have been taken, without an answer: told twice is as good as once.
-            let Some((id, changes)) = self.untold().last().cloned() else { return Ok(()) };
-            self.tell(&changes, &[id])?;
-            self.untold().retain(|(untold, _)| *untold != id);
+            match self.objects.runtime().block_on(self.store()?.put_changes(&changes, &[id])) {
+                Ok(()) => self.untold().retain(|(untold, _)| *untold != id),
+                // The next one may be taken.
+                Err(error @ StoreError::Failed(_)) => refused = Err(unreachable(error)),
+                Err(error) => return Err(unreachable(error)),
+            }
         }
+        refused
     }
 
     fn change(&self, keys: &[String], is_removed: bool, act: impl Fn(&str) -> io::Result<()>) -> io::Result<()> {

@@ -17,7 +17,7 @@ use super::facts::unreachable;
 use super::intents::tell_of_intents;
 use super::reread::reread;
 use crate::app::App;
-use crate::blobs::{BlobDigest, blob_of_key, is_lasting, unless_lost};
+use crate::blobs::{ABANDONED_AFTER, BlobDigest, blob_of_key, is_lasting, unless_lost};
 use crate::repositories::{FactKey, MANIFEST_LIMIT, Manifest, Reference, RepositoryName, digest_of};
 use crate::store::{ChangeRow, Changes};
 use crate::takedown::{self, TOMBSTONES};
@@ -256,13 +256,16 @@ pub(crate) async fn follow(app: Arc<App>) {
     }
 }
 
-/// Deletes changes that are older than [`KEPT`], until the server ends.
+/// Deletes changes that are older than [`KEPT`], and forgets uploads that ended as long ago as one may go on, until the server ends.
 pub(crate) async fn prune(app: Arc<App>) {
     loop {
         match app.store.prune_changes(KEPT).await {
             Ok(0) => {}
             Ok(pruned) => tracing::info!(pruned, "old changes are deleted"),
             Err(error) => tracing::warn!(%error, "old changes are not deleted"),
+        }
+        if let Err(error) = app.store.forget_ended_uploads(ABANDONED_AFTER).await {
+            tracing::warn!(%error, "uploads that ended long ago are not forgotten");
         }
         tokio::time::sleep(PRUNE).await;
     }

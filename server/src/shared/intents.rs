@@ -21,7 +21,7 @@ use crate::store::Intent;
 /// How often a server looks for what is to be told.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// After so long no request to the object store that was announced is on its way any more: one begins within the first quarter of it, and is given up
+/// After so long no request to the object store that was announced is on its way any more: one begins within the first seconds of it, and is given up
 /// well within the rest.
 const SETTLED_AFTER: Duration = Duration::from_secs(60);
 
@@ -34,8 +34,8 @@ pub(crate) async fn settle(app: Arc<App>) {
     loop {
         tokio::time::sleep(LOOK).await;
         let settled = async {
-            tell_again(&app).await?;
-            settle_old(&app).await
+            let again = tell_again(&app).await;
+            settle_old(&app).await.and(again)
         };
         match settled.await {
             Ok(()) => is_failing = false,

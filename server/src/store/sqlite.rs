@@ -18,8 +18,8 @@ use uuid::Uuid;
 use symseal_seal::UtcSeconds;
 
 use super::{
-    AlertRow, Answer, AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, Store, TraceRows, sqlite_alerts, sqlite_audit,
-    sqlite_tokens,
+    AlertRow, Answer, AuditRow, BundleRow, FrameRow, ReplayRow, SealRow, Store, StoreError, TraceRows, sqlite_alerts,
+    sqlite_audit, sqlite_tokens,
 };
 use crate::tokens::TokenInfo;
 
@@ -199,8 +199,12 @@ impl Store for SqliteStore {
 
     fn settle(&self) -> Answer<'_, ()> {
         Box::pin(async move {
-            sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&self.pool).await?;
-            Ok(())
+            let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+            let (is_blocked, _, _): (bool, i64, i64) = sqlx::query_as(checkpoint).fetch_one(&self.pool).await?;
+            match is_blocked {
+                true => Err(StoreError::Failed("another process reads it or writes to it".to_owned())),
+                false => Ok(()),
+            }
         })
     }
 

@@ -118,13 +118,6 @@ pub(crate) async fn put(
         .map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
 
     manifest.check_types().map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
-    // What a digest answers with stays as it was published: bytes that do not say their type themselves could be given another one.
-    let known = app.repositories.get(&name).and_then(|known| known.manifest(&Reference::Digest(digest.clone())));
-    if let Some((_, known)) = known.filter(|(_, known)| known.media_type != manifest.media_type) {
-        let (before, now) = (&known.media_type, &manifest.media_type);
-        let message = format!("{digest} is there as {before}: expected that as Content-Type, found {now}");
-        return Err(OciError::new(Code::ManifestInvalid, message));
-    }
     let mut answer = stored(format!("/v2/{name}/manifests/{digest}"), &digest);
     if let Some(subject) = &manifest.subject {
         answer.extend(headers([(OCI_SUBJECT, subject.to_string())]));
@@ -200,6 +193,7 @@ fn unknown(name: &RepositoryName, reference: &Reference) -> OciError {
 impl From<PublishError> for OciError {
     fn from(error: PublishError) -> Self {
         match error {
+            PublishError::Type { .. } => Self::new(Code::ManifestInvalid, error),
             PublishError::Child { .. } => Self::new(Code::ManifestBlobUnknown, error),
             PublishError::Bundle(crate::ingest::RefusedBundle::Io(error)) | PublishError::Io(error) => error.into(),
             PublishError::Bundle(crate::ingest::RefusedBundle::File { .. }) => {
