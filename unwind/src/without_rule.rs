@@ -2,6 +2,7 @@
 
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
+use crate::arch::x86::{Mode, is_clear_of_frame_pointer};
 use crate::arch::{Ahead, Arch, Call, FrameRecords, Target};
 use crate::memory::Memory;
 use crate::rule::{Kind, ReturnAddress, Rule, Saved};
@@ -253,7 +254,18 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     fn cleared_frame_pointer(&self) -> bool {
         let pc = self.state.pc;
         let code = self.modules.code_at(self.lookup_pc()).map_or(&[][..], |code| code.up_to_address(pc, LONGEST_START));
-        let clears = |instruction: &&[u8]| code.windows(instruction.len()).any(|bytes| bytes == *instruction);
+        let start = pc.wrapping_sub(code.len() as u64);
+        let is_one = |at: usize, instruction: &[u8]| {
+            let (before, here) = code.split_at_checked(at)?;
+            let after = here.strip_prefix(instruction)?;
+            let place = start.wrapping_add(at as u64);
+            Some(match Self::MACHINE.arch {
+                Arch::X86_64 => is_clear_of_frame_pointer(before, after, Mode::Bits64),
+                Arch::I686 => is_clear_of_frame_pointer(before, after, Mode::Bits32),
+                _ => place.is_multiple_of(Self::MACHINE.instruction_alignment as u64),
+            })
+        };
+        let clears = |instruction: &&[u8]| (0..code.len()).any(|at| is_one(at, instruction) == Some(true));
         Self::MACHINE.clears_frame_pointer.iter().any(clears)
     }
 

@@ -338,15 +338,29 @@ fn t7_the_ways_in_which_stacks_end_are_told_apart() {
 fn t7_a_frame_pointer_of_zero_ends_a_chain_only_in_a_function_that_has_cleared_it() {
     let table = three_functions().compile().bytes;
     // A call, behind what clears the frame pointer or another register.
-    let ends_with = |instruction: [u8; 2]| {
-        let code = [&instruction[..], &[0x48, 0x89, 0xe7, 0xe8, 0xb7, 0xff, 0xff, 0xff]].concat();
+    let ends_with = |instruction: &[u8]| {
+        let code = [instruction, &[0x48, 0x89, 0xe7, 0xe8, 0xb7, 0xff, 0xff, 0xff]].concat();
         let process = Process::with_code(&table, Some((0x1850 - code.len() as u64, &code)));
         let memory = Words::default().with(&[(SP, 0), (SP + 8, at(0x1850))]);
         process.pcs(&Registers { fp: SP, ..registers(0x1807) }, &memory)
     };
     let pcs = vec![0x1807, 0x1850];
-    assert_eq!(ends_with([0x31, 0xed]), (pcs.clone(), StopReason::RootFramePointer));
-    assert_eq!(ends_with([0x31, 0xff]), (pcs, StopReason::NoRule));
+    // xor %ebp, %ebp; xor %rbp, %rbp
+    for clears in [&[0x31, 0xed][..], &[0x48, 0x31, 0xed]] {
+        assert_eq!(ends_with(clears), (pcs.clone(), StopReason::RootFramePointer), "{clears:x?}");
+    }
+    // xor %edi, %edi; xor %r13d, %r13d; xor %r13, %r13; mov $0xed31, %eax; push %rbp and xor %ebp, %ebp; that and ret
+    let others = [
+        &[0x31, 0xff][..],
+        &[0x45, 0x31, 0xed],
+        &[0x4d, 0x31, 0xed],
+        &[0xb8, 0x31, 0xed, 0, 0],
+        &[0x55, 0x31, 0xed],
+        &[0x31, 0xed, 0xc3],
+    ];
+    for other in others {
+        assert_eq!(ends_with(other), (pcs.clone(), StopReason::NoRule), "{other:x?}");
+    }
 }
 
 #[test]

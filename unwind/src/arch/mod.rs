@@ -183,7 +183,6 @@ pub(crate) struct Machine {
     /// Bytes that a linker aligns functions to, which bounds the padding between them.
     pub(crate) function_alignment: u64,
     /// Instructions begin at multiples of this.
-    #[cfg_attr(not(feature = "compile-elf"), allow(dead_code, reason = "the compiler asks"))]
     pub(crate) instruction_alignment: usize,
     pub(crate) names: &'static [&'static str],
     /// The most bytes that [`call_before`](Self::call_before) looks at.

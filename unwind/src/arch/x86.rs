@@ -6,6 +6,7 @@ mod extent;
 mod jumps;
 mod length;
 
+pub(crate) use ahead::is_clear_of_frame_pointer;
 pub(super) use ahead::{ahead, keeps_frame_pointer, keeps_stack};
 pub(super) use extent::extent;
 pub(super) use jumps::has_jump;

@@ -101,7 +101,8 @@ fn registers(now: &Instant) -> Registers {
 }
 
 /// Walks the stack where the program stands. The frames must end with those of [`note`](scene.go)'s list, behind one change of stacks.
-fn check(tracee: &Tracee, scene: &Scene, inner: &[u64], from: &str) {
+/// The last one before it must be of `from`, and each of `through` behind it.
+fn check(tracee: &Tracee, scene: &Scene, inner: &[u64], from: &str, through: &[&str]) {
     let process = Process::of(tracee);
     let name = |frame: &Frame| process.name(frame);
     let registers = registers(&tracee.registers().expect("registers"));
@@ -127,6 +128,9 @@ fn check(tracee: &Tracee, scene: &Scene, inner: &[u64], from: &str) {
     assert_eq!(edges.iter().filter(|edge| **edge == FrameEdge::GoroutineSwitch).count(), 1, "{shown:#?}");
     let left = frames.iter().position(|frame| frame.method == UnwindMethod::GoroutineSwitch).expect("one");
     assert!(shown[left - 1].contains(from), "left by {from}: {shown:#?}");
+    for name in through {
+        assert!(shown[left..].iter().any(|frame| frame.contains(name)), "through {name}: {shown:#?}");
+    }
 }
 
 /// Gives false where the machine forbids ptrace.
@@ -146,17 +150,19 @@ fn check_program(program: &Path) -> bool {
     };
     let scene = Scene::read(program, |_| entry.wrapping_sub(file_entry));
 
-    // To the breakpoint in C. Other signals are the runtime's own.
-    let mut signal = 0;
-    while let Stop::Signal(number) = tracee.run(signal).expect("the program runs") {
-        signal = number;
+    // To the breakpoint in C, and there again from Go that C called. Other signals are the runtime's own.
+    for through in [&["main.third"][..], &["main.comeBack", "runtime.cgocallback", "main.third"]] {
+        let mut signal = 0;
+        while let Stop::Signal(number) = tracee.run(signal).expect("the program runs") {
+            signal = number;
+        }
+        let c_callers: Vec<u64> = (0..2).map(|at| tracee.word(scene.at("c_callers") + 8 * at)).collect();
+        check(&tracee, &scene, &c_callers, "runtime.asmcgocall", through);
     }
-    let c_callers: Vec<u64> = (0..2).map(|at| tracee.word(scene.at("c_callers") + 8 * at)).collect();
-    check(&tracee, &scene, &c_callers, "runtime.asmcgocall");
 
     // To what `runtime.Stack` has run on the stack of the thread.
     tracee.run_to(scene.within("runtime.Stack")).expect("the program runs on");
-    check(&tracee, &scene, &[], "runtime.systemstack");
+    check(&tracee, &scene, &[], "runtime.systemstack", &["main.third"]);
     check_clock(&tracee, &scene);
     true
 }

@@ -1,12 +1,17 @@
-// A program that stops on the stack of its thread, called from main: in C, in a function of Go's own runtime, and where that asks the kernel's vDSO for the time.
+// A program that stops on the stack of its thread, called from main: in C, in C that Go called which C had called, in a function of Go's own runtime, and where that asks the kernel's vDSO for the time.
 package main
 
 /*
 #include <stdint.h>
 
-uint64_t callers[64];
-int caller_count;
-uint64_t c_callers[2];
+// With functions that C calls this is compiled twice.
+#define ONCE __attribute__((weak))
+
+ONCE uint64_t callers[64];
+ONCE int caller_count;
+ONCE uint64_t c_callers[2];
+
+extern void comeBack(void);
 
 static void __attribute__((noinline)) inner(void) {
     c_callers[0] = (uint64_t)__builtin_return_address(0);
@@ -16,6 +21,11 @@ static void __attribute__((noinline)) inner(void) {
 static void __attribute__((noinline)) outer(void) {
     c_callers[1] = (uint64_t)__builtin_return_address(0);
     inner();
+    __asm__ volatile("");
+}
+
+static void __attribute__((noinline)) through(void) {
+    comeBack();
     __asm__ volatile("");
 }
 */
@@ -41,10 +51,15 @@ func note() {
 	}
 }
 
+//export comeBack
+//go:noinline
+func comeBack() { C.outer() }
+
 //go:noinline
 func third(text []byte) int {
 	note()
 	C.outer()
+	C.through()
 	written := runtime.Stack(text, false)
 	if time.Now().IsZero() {
 		return 0

@@ -1,6 +1,7 @@
 //! What lies ahead of an instruction of code without rules: whether the frame pointer register is the caller's still, or again. (System V
 //! ABI for AMD64, 3.2.2; for IA-32, 2.2.2)
 
+use super::jumps::jump;
 use super::length::{Mode, Parts, parts};
 use crate::arch::Ahead;
 
@@ -111,6 +112,31 @@ pub(in super::super) fn keeps_frame_pointer(code: &[u8], mode: Mode) -> bool {
     })
 }
 
+/// Whether the `xor` that stands between the two is one of the frame pointer, in the function that `after`, whole instructions, is of, and holds until their end. Where
+/// an instruction begins is not told by the bytes before it: they must not be of a function that keeps its caller's frame pointer, nor right before such a
+/// place what an immediate value follows.
+pub(crate) fn is_clear_of_frame_pointer(before: &[u8], after: &[u8], mode: Mode) -> bool {
+    let (before, rex) = match before {
+        [before @ .., rex @ 0x40..=0x4f] if mode == Mode::Bits64 => (before, *rex),
+        _ => (before, 0),
+    };
+    // From the last return, or padding, on.
+    let own = before.rsplit(|byte| matches!(byte, 0x90 | 0xc3 | 0xcc)).next().unwrap_or_default();
+    // Calls and jumps, pushes, arithmetic with eax, test, mov.
+    let is_immediate = |byte: &u8| matches!(byte, 0xe8 | 0xe9 | 0x68 | 0xa9 | 0xb8..=0xbf) || byte & 0xc7 == 5;
+    let goes_on = |code: &[u8], parts: &Parts| {
+        let opcode = code.get(parts.opcode..).unwrap_or_default();
+        !matches!(opcode, [0xc2 | 0xc3 | 0xca | 0xcb | 0xcc | 0xcf | 0xf4, ..] | [0x0f, 0x0b, ..])
+            && jump(code, parts).is_none_or(|jump| jump.is_conditional)
+    };
+    let push = 0x55;
+    rex & 5 == 0
+        && !own.contains(&push)
+        && !before.last().is_some_and(is_immediate)
+        && keeps_frame_pointer(after, mode)
+        && all(after, mode, goes_on)
+}
+
 /// Whether `is_so` of each instruction of `code`, which are whole ones.
 fn all(code: &[u8], mode: Mode, is_so: impl Fn(&[u8], &Parts) -> bool) -> bool {
     let mut rest = code;
@@ -162,6 +188,31 @@ mod tests {
         assert!(!keeps(&[0x89, 0xfd])); // mov %edi, %ebp
         assert!(!keeps(&[0x48, 0x8b, 0x45, 0xf8])); // mov -8(%rbp), %rax
         assert!(!keeps(&[0xbd, 1, 0, 0, 0]) && !keeps(&[0xc9]) && !keeps(&[0x48, 0x8b]));
+    }
+
+    #[test]
+    fn what_clears_the_frame_pointer_is_known() {
+        let clears = |before: &[u8], after: &[u8]| is_clear_of_frame_pointer(before, after, Mode::Bits64);
+        // mov %rsp, %rdi; jne; call *%rax
+        let after = [0x48, 0x89, 0xe7, 0x75, 3, 0xff, 0xd0];
+        assert!(clears(&[], &after) && clears(&[0xf3, 0x0f, 0x1e, 0xfa], &after) && clears(&[0x48], &after));
+        // `_start` and `clone` of musl.
+        let start =
+            [0x48, 0x89, 0xe7, 0x48, 0x8d, 0x35, 0x97, 0xef, 0xbf, 0xff, 0x48, 0x83, 0xe4, 0xf0, 0xe8, 14, 0, 0, 0];
+        assert!(clears(&[0x55, 0xc3, 0x48], &start));
+        assert!(clears(&[0x0f, 0x05, 0x85, 0xc0, 0x75, 0x0f], &[0x5f, 0x41, 0xff, 0xd1]));
+        // Behind a function with another frame pointer: push %rbp; pop %rbp; ret.
+        assert!(clears(&[0x55, 0x5d, 0xc3], &after) && !clears(&[0x55, 0x53], &after));
+        // xor %r13d, %r13d; xor %r13, %rbp; xor %ebp, %r13d
+        assert!([0x45, 0x4c, 0x4d, 0x41].iter().all(|rex| !clears(&[*rex], &after)));
+        // mov $, %eax; call; add $, %eax; cmp $, %eax
+        assert!([0xb8, 0xe8, 0x05, 0x3d].iter().all(|opcode| !clears(&[*opcode], &after)));
+        // ret; jmp; mov %rdi, %rbp; a part of an instruction
+        for other in [&[0xc3, 0x90][..], &[0xeb, 0, 0x90], &[0x48, 0x89, 0xfd], &[0x48, 0x89]] {
+            assert!(!clears(&[], other), "{other:x?}");
+        }
+        // Of IA-32 it is inc.
+        assert!(is_clear_of_frame_pointer(&[0x45], &after[1..], Mode::Bits32));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::arch::riscv64::{jump_distance, length};
 const RA: u8 = 1;
 const SP: u8 = 2;
 const FP: u8 = 8;
+const A0: u8 = 10;
 
 /// The instruction that `code` begins with; `None` where it is cut.
 pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
@@ -75,8 +76,9 @@ fn wide(word: u32) -> (Option<Effect>, Flow) {
             let low = (word >> 7 & 1) << 11 | (word >> 25 & 0x3f) << 5 | (word >> 8 & 15) << 1;
             (None, Flow::Branch { distance: high | i64::from(low), is_conditional: true })
         }
-        // ebreak; ecall gives its result in a temporary.
+        // ebreak; ecall gives its result in a0.
         0x73 if word == 0x0010_0073 => (None, Flow::Trap),
+        0x73 if word == 0x73 => next(Some(Effect::Write(A0))),
         0x73 if kind != 0 => next(Some(Effect::Write(rd))),
         _ => next(None),
     }
@@ -219,6 +221,7 @@ mod tests {
         check(0x4220_2557, Some(Effect::Write(10)), Flow::Next); // vmv.x.s a0, v2
         check(0x0220_80d7, None, Flow::Next); // vadd.vv v1, v2, v1
         check(0x8522, add(10, 8, 0), Flow::Next); // mv a0, s0
+        check(0x0000_0073, Some(Effect::Write(10)), Flow::Next); // ecall
         check(0x8082, None, Flow::Return); // ret
         check(0x8782, None, Flow::Indirect); // jr a5
         check(0x9782, None, Flow::Call(None)); // jalr a5

@@ -55,6 +55,11 @@ const ENTERED_FROM_C: [&[u8]; 3] = [b"crosscall2", b"runtime.cgocallback", SIGNA
 /// Change to the stack of their thread for good: their one call is made on that one, of which nothing that is said of their own frames is true. Others of
 /// their like may be called on the stack that they would change to.
 const ONE_WAY: [&[u8]; 2] = [b"runtime.mcall", b"runtime.morestack"];
+/// Changes to the goroutine's stack, and sees to it that both stacks have a frame of it that is whole. (Go, `runtime/traceback.go`)
+const WHOLE_ON_BOTH_STACKS: &[u8] = b"runtime.cgocallback";
+/// Where a goroutine is said to have stopped that is away on another stack. In some releases that is the first instruction, which no call stands before: the frame that
+/// returns there is looked for right before it.
+const LEFT_AT: &[u8] = b"runtime.systemstack_switch";
 /// The first function of Go's on a thread. Where C code starts the threads, that called it.
 const FIRST_OF_THREAD: &[u8] = b"runtime.mstart";
 /// Part of each program that has C code in it: there all threads but the first are C's. (Go, `runtime/cgo/asm_amd64.s`, `runtime/proc.go`, `newm1`)
@@ -65,6 +70,8 @@ const OF_PROGRAMS_WITH_C: &[u8] = b"crosscall2";
 /// no caller: behind `runtime.goexit`, which is not called at all, and behind `runtime.clone`, which calls `runtime.mstart` on the stack of a new thread, it leads beyond the end of the stack.
 pub(super) fn rules_before_debug_frame(input: &Input<'_>, table: &Table<'_>, compiler: &mut Compiler<'_>) {
     let has_c = has_c(table);
+    let mut budget = budget(input);
+    before_left_at(input, table, compiler);
     for function in table.functions().filter(|function| function.flags & (WRITES_STACK_POINTER | TOP_FRAME) != 0) {
         let range = function.start..function.end;
         if range.start >= range.end || !compiler.claims.is_code(&range) {
@@ -75,10 +82,10 @@ pub(super) fn rules_before_debug_frame(input: &Input<'_>, table: &Table<'_>, com
             None
         } else if begins_stack(input.arch, &function, name, has_c) {
             Some(Switched::all(range.clone(), Kind::End))
-        } else if function.flags & WRITES_STACK_POINTER == 0 || changes_to_thread(name) {
+        } else if !writes_stack_pointer(&function, name) || changes_to_thread(name) {
             continue;
         } else {
-            switched_frames(input, table, &function)
+            switched_frames(input, table, &function, &mut budget)
         };
         let switched = switched.unwrap_or_else(|| Switched::all(range, Kind::Unsupported));
         // Where it is true `.debug_frame` says more.
@@ -89,37 +96,75 @@ pub(super) fn rules_before_debug_frame(input: &Input<'_>, table: &Table<'_>, com
     }
 }
 
+/// Adds the rule of the padding before [`LEFT_AT`], which is that of its first instruction.
+fn before_left_at(input: &Input<'_>, table: &Table<'_>, compiler: &mut Compiler<'_>) {
+    // With a link register the frame is of no caller there.
+    if input.arch.machine().link.is_some() {
+        return;
+    }
+    let mut previous: Option<Function> = None;
+    for function in table.functions() {
+        if let Some(previous) = previous.filter(|_| table.name(&function) == Some(LEFT_AT)) {
+            let range = function.start.saturating_sub(1)..function.start;
+            let told = table.distances(&previous).last().flatten();
+            let is_padding = told.is_some_and(|(told, _)| told.end <= range.start) && compiler.claims.is_code(&range);
+            if let Some(rule) = rule(input.arch, 0, false, true).filter(|_| is_padding) {
+                let claimed = compiler.claims.claim(range.clone());
+                compiler.add(&claimed, &[(range.start, rule)], Origin::new(SourceKind::GoPclntab, function.offset));
+            }
+            return;
+        }
+        previous = Some(function);
+    }
+}
+
 /// The frames of a function that changes stacks and comes back.
 struct Switched {
     /// By rising address.
     rules: Vec<(u64, (Rule, Slots))>,
     /// Where the table, and `.debug_frame` with it, do not tell them.
     parts: Vec<Range<u64>>,
+    /// Where its code ends.
+    end: u64,
 }
 
 impl Switched {
     fn all(range: Range<u64>, kind: Kind) -> Self {
         let rule = (Rule::bare(kind, RuleSource::GoPclntab), Slots::SAME);
-        Self { rules: Vec::from([(range.start, rule)]), parts: Vec::from([range]) }
+        Self { rules: Vec::from([(range.start, rule)]), end: range.end, parts: Vec::from([range]) }
     }
+}
+
+/// Whether a function sets the stack pointer to what no table tells.
+fn writes_stack_pointer(function: &Function, name: &[u8]) -> bool {
+    function.flags & WRITES_STACK_POINTER != 0 && name != WHOLE_ON_BOTH_STACKS
+}
+
+/// How many distances, and bytes of functions that change stacks, are read: more than any table has that Go wrote.
+fn budget(input: &Input<'_>) -> usize {
+    input.pclntab.map_or(0, |(_, bytes)| bytes.len().saturating_mul(4))
 }
 
 /// `None` where the instructions do not show them. (Once, as the archive for C programs is to be small.)
 #[inline(never)]
-fn switched_frames(input: &Input<'_>, table: &Table<'_>, function: &Function) -> Option<Switched> {
-    let range = function.start..function.end;
+fn switched_frames(input: &Input<'_>, table: &Table<'_>, function: &Function, budget: &mut usize) -> Option<Switched> {
+    let distances = told_distances(table, function, budget)?;
+    // Behind the last of them lies padding.
+    let (Range { end, .. }, _) = distances.last()?;
+    let range = function.start..*end;
     let code = switched::code_of(input.code, &range)?;
-    let distances = told_distances(table, function)?;
+    *budget = budget.checked_sub(code.len())?;
     let moved = |address: u64| {
-        let told = distances.iter().find(|(range, _)| range.contains(&address));
-        told.map(|(_, moved)| *moved)
+        let behind = distances.partition_point(|(range, _)| range.start <= address);
+        let (range, moved) = distances.get(behind.checked_sub(1)?)?;
+        range.contains(&address).then_some(*moved)
     };
     let found = switched::frames(input.arch, (range.start, code), &moved)?;
     let pushed = distances.iter().find(|(_, moved)| *moved != 0);
     let pushes_frame_pointer =
         pushed.is_some_and(|(range, moved)| is_push_of_frame_pointer(input, range.start, *moved));
     let lost = (Rule::bare(Kind::Unsupported, RuleSource::GoPclntab), Slots::SAME);
-    let mut switched = Switched { rules: Vec::new(), parts: Vec::new() };
+    let mut switched = Switched { rules: Vec::new(), parts: Vec::new(), end: range.end };
     let mut is_in_part = false;
     for (address, found) in found {
         let rule = match found {
@@ -142,9 +187,10 @@ fn switched_frames(input: &Input<'_>, table: &Table<'_>, function: &Function) ->
     Some(switched)
 }
 
-fn told_distances(table: &Table<'_>, function: &Function) -> Option<Vec<(Range<u64>, i64)>> {
+fn told_distances(table: &Table<'_>, function: &Function, budget: &mut usize) -> Option<Vec<(Range<u64>, i64)>> {
     let mut told = Vec::new();
     for distance in table.distances(function) {
+        *budget = budget.checked_sub(1)?;
         told.push(distance?);
     }
     Some(told)
@@ -179,12 +225,14 @@ fn begins_stack(arch: Arch, function: &Function, name: &[u8], has_c: bool) -> bo
 
 /// Adds the rules of the functions that the table describes and nothing else has spoken for.
 pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut Compiler<'_>) {
-    let Some((_, bytes)) = input.pclntab else { return };
+    if input.pclntab.is_none() {
+        return;
+    }
     let Some(table) = table else {
         const UNREADABLE: &str = "Go's table of functions: of an unknown version, damaged, or of other code";
         return compiler.report.count_unfollowed(None, UNREADABLE);
     };
-    let mut budget = bytes.len().saturating_mul(4);
+    let mut budget = budget(input);
     let has_c = has_c(table);
     let has_goroutine_register = input.arch != Arch::X86_64 || table.has_goroutine_register();
     for function in table.functions() {
@@ -196,14 +244,15 @@ pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut
         compiler.report.unwind_entries += 1;
         let origin = Origin::new(SourceKind::GoPclntab, function.offset);
         let name = table.name(&function).unwrap_or_default();
-        if function.flags & WRITES_STACK_POINTER != 0 {
-            let switched = if changes_to_thread(name) { None } else { switched_frames(input, table, &function) };
+        if writes_stack_pointer(&function, name) {
+            let is_read = !changes_to_thread(name);
+            let switched = is_read.then(|| switched_frames(input, table, &function, &mut budget)).flatten();
             let Some(switched) = switched else {
                 const CHANGES: &str = "Go's table of functions: a function that changes stacks";
                 compiler.report.count_unfollowed(Some(range), CHANGES);
                 continue;
             };
-            let claimed = compiler.claims.claim(range);
+            let claimed = compiler.claims.claim(range.start..switched.end);
             compiler.add(&claimed, &switched.rules, origin);
             continue;
         }
@@ -322,6 +371,29 @@ mod tests {
             assert_eq!(kinds("runtime.goexit"), [Some(Kind::End); 2]);
             assert_eq!(kinds("runtime.sigtramp"), [Some(of_signals); 2]);
         }
+    }
+
+    #[test]
+    fn where_both_stacks_have_a_whole_frame_the_table_tells_it() {
+        let writes = |name: &str, arch| rules_of(table::MAGIC_120, name, WRITES_STACK_POINTER, arch);
+        for arch in [Arch::X86_64, Arch::Aarch64] {
+            let kinds = |name: &str| writes(name, arch).map(|(rule, _)| rule.kind());
+            assert_eq!(kinds("runtime.cgocallback"), [Some(Kind::Sp); 2]);
+            assert_eq!(kinds("runtime.sigfwd"), [Some(Kind::Unsupported); 2]);
+        }
+    }
+
+    #[test]
+    fn what_is_read_of_functions_that_change_stacks_is_bounded() {
+        let id = DebugId::from_build_id(&[7; 20]).expect("an identity");
+        let bytes = table::tests::named(table::MAGIC_120, "time.now", WRITES_STACK_POINTER, Arch::X86_64);
+        let table = Table::open(&bytes, Arch::X86_64, None, |svma| svma != 0).expect("a table");
+        let code = (0x1000, &[0x90; 0x20][..]);
+        let input = Input { code: core::slice::from_ref(&code), ..Input::of(Arch::X86_64, &id) };
+        let function = table.functions().next().expect("a function");
+        // Three distances and sixteen bytes.
+        let read = |mut budget: usize| switched_frames(&input, &table, &function, &mut budget).map(|_| budget);
+        assert_eq!([read(20), read(19), read(18), read(2)], [Some(1), Some(0), None, None]);
     }
 
     #[test]

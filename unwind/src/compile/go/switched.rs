@@ -105,9 +105,17 @@ pub(super) fn frames(
             }
         }
     }
-    let mut found = Vec::new();
+    let mut found: Vec<(u64, Found)> = Vec::new();
+    let mut end = 0;
     for (at, state) in states.iter().enumerate() {
-        let Some(state) = state else { continue };
+        let Some(state) = state else {
+            // Behind the instructions that were followed: what a jump through a register leads to, or nothing does.
+            if at >= end && found.last().is_none_or(|(_, last)| *last != Found::Lost) {
+                found.push((start + at as u64, Found::Lost));
+            }
+            continue;
+        };
+        end = at + step(arch, code.get(at..)?)?.length;
         let mut kept = state.kept.iter().zip(registers);
         let here = match kept.find_map(|(kept, register)| Some((*register, (*kept)?))) {
             _ if state.is_told => Found::Told,
@@ -182,6 +190,11 @@ fn of_x86(code: &[u8], mode: Mode) -> Option<Step> {
         }
         (0x88 | 0x89 | 0xc6 | 0xc7 | 0xc0 | 0xc1 | 0xd0..=0xd3 | 0xfe | 0x8f | 0x8c, _) => of_rm,
         (0x38..=0x3b | 0x84 | 0x85, _) => 0,
+        // Sums and the like, whose direction is a bit of the opcode.
+        (0x00..=0x37, _) if modrm.is_some() && opcode & 7 < 2 => of_rm,
+        (0x00..=0x37, _) if modrm.is_some() && opcode & 7 < 4 => bit(reg),
+        // A call, of another function of Go's: those keep the frame pointer alone, on amd64 alone.
+        (0xe8, _) => !(bit(SP) | if is_64 { bit(5) } else { 0 }),
         (0x80..=0x83, _) => match number {
             7 => 0,
             // The table counts what is added to the stack pointer and taken from it.
@@ -234,7 +247,9 @@ fn of_arm64(word: u32) -> Step {
         }
         _ if word & 0x7e00_0000 == 0x3600_0000 => return flow(Some(Some(signed(5, 14))), true),
         _ if word & 0xff9f_fc1f == 0xd61f_0000 && word >> 21 & 3 != 1 => return flow(None, false),
-        _ if word & 0xfc00_0000 == 0x9400_0000 || word & 0xffff_fc1f == 0xd63f_0000 => return flow(None, true),
+        // A call, of another function of Go's: those keep none.
+        _ if word & 0xfc00_0000 == 0x9400_0000 => return Step { writes: u32::MAX, ..flow(None, true) },
+        _ if word & 0xffff_fc1f == 0xd63f_0000 => return flow(None, true),
         _ if word & 0xffe0_001f == 0xd420_0000 || word >> 16 == 0 => return flow(None, false),
         // System calls and barriers.
         _ if word & 0xff00_0000 == 0xd400_0000 || word & 0xfffff000 == 0xd503_3000 => return flow(None, true),
@@ -333,6 +348,38 @@ mod tests {
         // mov x20, x1
         words[3] = 0xaa01_03f4;
         assert_eq!(of(words), [(12, Found::Kept(20, 48)), (16, Found::Lost), (20, Found::Lost), (24, Found::Lost)]);
+    }
+
+    #[test]
+    fn what_no_path_leads_to_is_lost() {
+        // push %rbx; jmp *%rax; pop %rbx; ret
+        let frames = frames(Arch::X86_64, (0x1000, &[0x53, 0xff, 0xe0, 0x5b, 0xc3]), &|_| Some(0));
+        let expected = [(0x1000, Found::Told), (0x1001, Found::Told), (0x1003, Found::Lost)];
+        assert_eq!(frames.as_deref(), Some(&expected[..]));
+    }
+
+    #[test]
+    fn a_function_of_gos_that_is_called_keeps_the_frame_pointer_alone() {
+        // mov %rsp, %rbp; mov %rsp, %r12; mov %rax, %rsp; call; xor %ebp, %ebp; ret
+        let code = [0x48, 0x89, 0xe5, 0x49, 0x89, 0xe4, 0x48, 0x89, 0xc4, 0xe8, 0, 0, 0, 0, 0x31, 0xed, 0xc3];
+        let frames = found(Arch::X86_64, &code, &[(0, 0)]);
+        assert_eq!(frames, [(9, Found::Kept(6, 0)), (14, Found::Kept(6, 0)), (16, Found::Lost)]);
+        // mov x20, sp; mov sp, x1; bl; ret
+        let words = [0x9100_03f4u32, 0x9100_003f, 0x9400_0004, 0xd65f_03c0];
+        let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(found(Arch::Aarch64, &code, &[(0, 0)]), [(8, Found::Kept(20, 0)), (12, Found::Lost)]);
+    }
+
+    #[test]
+    fn a_difference_from_the_stack_pointer_is_no_change_of_it() {
+        // sub %rsp, %rax; then sub %rax, %rsp and sub (%rax), %rsp
+        assert_eq!(found(Arch::X86_64, &[0x48, 0x29, 0xe0, 0xc3], &[(0, 0)]), []);
+        for code in [[0x48, 0x29, 0xc4, 0xc3], [0x48, 0x2b, 0x20, 0xc3]] {
+            assert_eq!(found(Arch::X86_64, &code, &[(0, 0)]), [(3, Found::Lost)]);
+        }
+        // sub %rsp, %rbp: what was kept is gone.
+        let code = [0x48, 0x89, 0xe5, 0x48, 0x29, 0xe5, 0x48, 0x89, 0xc4, 0xc3];
+        assert_eq!(found(Arch::X86_64, &code, &[(0, 0)]), [(9, Found::Lost)]);
     }
 
     #[test]
