@@ -8,27 +8,33 @@ use symseal_artifact::{DebugFiles, ObjectFile, functions, source_files};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/defined_files/program.s");
 
-/// The program with tables of this version, and where its function begins.
+/// The program with tables of this version.
 fn library(folder: &Path, version: u16) -> PathBuf {
     let define = format!("-Wa,--defsym,VERSION={version}");
     run("gcc", &["-shared", "-nostdlib", "-Wl,--build-id", &define, PROGRAM, "-o", "lib.so"], folder).expect("gcc");
     folder.join("lib.so")
 }
 
-#[test]
-fn rows_and_calls_of_files_that_instructions_define_have_their_paths() {
-    if !have("gcc") || !have("llvm-symbolizer") {
+/// Shows it with the tables of each version, where the machine can make it and has `oracle`.
+fn with_each_version(oracle: &str, check: impl Fn(u16, &Path, &ObjectFile<'_>)) {
+    if !have("gcc") || !have(oracle) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
     for version in 2..=4 {
         let library = library(folder.path(), version);
         let bytes = std::fs::read(&library).expect("the library");
-        let object = ObjectFile::parse(&bytes).expect("an object");
-        let stream = functions(&object, &DebugFiles::default()).expect("functions");
+        check(version, &library, &ObjectFile::parse(&bytes).expect("an object"));
+    }
+}
+
+#[test]
+fn rows_and_calls_of_files_that_instructions_define_have_their_paths() {
+    with_each_version("llvm-symbolizer", |version, library, object| {
+        let stream = functions(object, &DebugFiles::default()).expect("functions");
         let start = stream.functions.first().expect("a function").start.0;
         let addresses: Vec<u64> = (start..start + 4).collect();
-        let theirs = llvm_symbolizer(&library, &addresses);
+        let theirs = llvm_symbolizer(library, &addresses);
         for (address, expected) in addresses.into_iter().zip(theirs) {
             let expected: Vec<_> = expected.into_iter().map(|frame| (frame.function, frame.file, frame.line)).collect();
             let found: Vec<_> =
@@ -40,26 +46,20 @@ fn rows_and_calls_of_files_that_instructions_define_have_their_paths() {
         let files: Vec<&str> = inlined.iter().map(|frame| frame.file.as_str()).collect();
         assert_eq!(files, ["/build/include/made.h", "/build/call.h"], "version {version}");
         assert_eq!(stream.statistics.skipped.len(), 0, "{:?}", stream.statistics.skipped);
-    }
+    });
 }
 
 #[test]
 fn files_that_instructions_define_are_among_those_that_a_line_table_names() {
-    if !have("gcc") || !have("readelf") {
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    for version in 2..=4 {
-        let library = library(folder.path(), version);
-        let bytes = std::fs::read(&library).expect("the library");
-        let object = ObjectFile::parse(&bytes).expect("an object");
+    with_each_version("readelf", |version, library, object| {
         let mut found = Vec::new();
-        source_files(&object, &DebugFiles::default(), &mut |path, checksum| {
+        source_files(object, &DebugFiles::default(), &mut |path, checksum| {
             assert!(checksum.is_none());
             found.push(path.to_owned());
         })
         .expect("its files");
-        let text = run("readelf", &["--debug-dump=rawline", "lib.so"], folder.path()).expect("readelf");
+        let text =
+            run("readelf", &["--debug-dump=rawline", "lib.so"], library.parent().expect("a folder")).expect("readelf");
         // Entry, directory, time, size, name.
         let mut entries = text.lines().filter_map(|line| {
             let mut fields = line.split_whitespace();
@@ -76,7 +76,7 @@ fn files_that_instructions_define_are_among_those_that_a_line_table_names() {
         let texts = object.build_texts();
         let told: Vec<&String> = texts.debug_paths.iter().filter(|path| path.ends_with("unused.h")).collect();
         assert_eq!(told, ["/build/include/unused.h"], "version {version}");
-    }
+    });
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::app::App;
 use crate::check::idle_rules;
 use crate::collector::{Collector, NO_GRACE, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
-use crate::http::{Bounded, BreakConnection, Breakable, MapSender, Peer, Unsent, listen};
+use crate::http::{BreakConnection, Breakable, MapSender, Peer, Unsent, listen};
 use crate::opened::{lock_data, open};
 use crate::origins::{no_tree, no_upstream};
 use crate::pool::Pool;
@@ -217,7 +217,7 @@ impl Server {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => {
                         let watcher = graceful.watcher();
-                        let stream = Bounded::new(stream, &unsent);
+                        let stream = Breakable::new(stream, &unsent);
                         accept(stream, Peer(peer.ip()), tls.as_deref(), (router.clone(), HEAD_TIMEOUT), watcher);
                     }
                     Err(error) => {
@@ -331,15 +331,12 @@ async fn renew(tls: Arc<Tls>, pool: Pool) {
 /// Answers what comes over a connection that was accepted, by a router and within a time for a request's head, and one before it for the handshake. What is
 /// given back ends it.
 pub(crate) fn accept(
-    stream: Bounded,
+    stream: Breakable,
     peer: Peer,
     tls: Option<&Tls>,
     (router, patience): (Router, Duration),
     watcher: Watcher,
 ) -> AbortHandle {
-    // Answers are written whole: waiting for more only delays small ones.
-    let _ = stream.stream().set_nodelay(true);
-    let stream = Breakable::new(stream);
     let Some(tls) = tls else {
         return tokio::spawn(serve_connection(MapSender::new(stream), peer, (router, patience), watcher))
             .abort_handle();

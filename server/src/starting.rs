@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 
 use crate::endpoints::plain;
-use crate::http::{Bounded, BreakConnection, Peer, Unsent, drain};
+use crate::http::{BreakConnection, Breakable, Peer, Unsent, drain};
 use crate::metrics::Face;
 use crate::routes::face_of;
 use crate::serve::{ACCEPT_PAUSE, accept};
@@ -60,7 +60,7 @@ pub(crate) async fn answer_until_done<T>(
                         oldest.abort();
                     }
                     let watcher = connections.watcher();
-                    let stream = Bounded::new(stream, &unsent);
+                    let stream = Breakable::new(stream, &unsent);
                     open.push_back(accept(stream, Peer(peer.ip()), tls, (router.clone(), PATIENCE), watcher));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,

@@ -3,8 +3,8 @@
 use std::error::Error;
 use std::time::{Duration, SystemTime};
 
+use reqwest::Certificate;
 use reqwest::header::{DATE, HeaderMap};
-use reqwest::{Certificate, Client};
 use symseal_resolver::without_secrets;
 
 use super::{Finding, Standing};
@@ -85,9 +85,8 @@ fn judge(id: &'static str, shown: &str, asked: Asked) -> Finding {
 
 /// Asks for the head of what is at a URL. `authorities`: certificates in PEM that are believed beside those of the system.
 pub(super) async fn ask(url: &str, headers: Option<HeaderMap>, authorities: Option<&[u8]>) -> Asked {
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let mut client =
-        Client::builder().timeout(PATIENCE).connect_timeout(CONNECT).default_headers(headers.unwrap_or_default());
+        crate::http::client().timeout(PATIENCE).connect_timeout(CONNECT).default_headers(headers.unwrap_or_default());
     for certificate in authorities.and_then(|pem| Certificate::from_pem_bundle(pem).ok()).into_iter().flatten() {
         client = client.add_root_certificate(certificate);
     }

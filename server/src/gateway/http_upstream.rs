@@ -114,8 +114,7 @@ impl HttpUpstream {
             let path = format!("{}/", base.path());
             base.set_path(&path);
         }
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let http = Client::builder()
+        let http = crate::http::client()
             .user_agent(AGENT)
             .no_gzip()
             .no_zstd()

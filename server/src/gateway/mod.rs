@@ -43,7 +43,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::file_cache::FileCache;
-use crate::http::{Bounded, Breakable, Peer, Unsent, listen};
+use crate::http::{Breakable, Peer, Unsent, listen};
 use crate::pool::Pool;
 use crate::{Patience, STOP_WITHIN, ServerError, opened, serve};
 use catalogue::{Catalogue, Listed};
@@ -187,8 +187,7 @@ impl Gateway {
                 () = &mut shutdown => break,
                 accepted = accepted => match accepted {
                     (Ok((stream, peer)), place) => {
-                        let _ = stream.set_nodelay(true);
-                        let stream = Breakable::new(Bounded::new(stream, &unsent));
+                        let stream = Breakable::new(stream, &unsent);
                         let connection = serve::serve_connection(stream, Peer(peer.ip()), (router.clone(), serve::HEAD_TIMEOUT), graceful.watcher());
                         tokio::spawn(async move {
                             connection.await;

@@ -218,8 +218,8 @@ fn block(at: u64, left: u64) -> Range<usize> {
     at..at.saturating_add(usize::try_from(left.min(MAP_BLOCK)).unwrap_or(usize::MAX))
 }
 
-/// The memory that one answer reads a file into. It is used again as soon as the connection has done with it: the system takes longer to give out as much
-/// of it, page by page, than to read the file (`docs/performance.md`, "The server beside Debian's debuginfod").
+/// The memory that one answer reads a file into. It is used again as soon as the connection has done with it: else the system gives out as much of it anew, page
+/// by page, for each block (`docs/performance.md`, "The server beside Debian's debuginfod").
 #[derive(Default)]
 struct Blocks([Bytes; 2]);
 

@@ -1,4 +1,4 @@
-//! A connection that ends in order, or with a reset.
+//! A connection that ends in order, or with a reset, and keeps to its share of what the kernel holds.
 //!
 //! elfutils' client keeps "there is no such file" for ten minutes also where a connection is closed in order before an answer, or before an
 //! answer's end; a reset it does not keep (measured with 0.188). So whatever does not come to an orderly end is reset.
@@ -8,25 +8,30 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 
-use super::Bounded;
+use super::unsent::{Bound, Unsent};
 
 /// The connection. Dropped before it was shut down, it is reset.
 #[derive(Debug)]
 pub(crate) struct Breakable {
-    stream: Bounded,
+    stream: TcpStream,
+    bound: Bound,
     is_shut_down: bool,
 }
 
 impl Breakable {
-    /// Of an accepted connection.
-    pub(crate) fn new(stream: Bounded) -> Self {
-        Self { stream, is_shut_down: false }
+    /// Of an accepted stream.
+    pub(crate) fn new(stream: TcpStream, unsent: &Unsent) -> Self {
+        // Answers are written whole: waiting for more only delays small ones.
+        let _ = stream.set_nodelay(true);
+        Self { bound: Bound::new(&stream, unsent), stream, is_shut_down: false }
     }
 
-    /// The connection itself.
-    pub(super) fn connection(&mut self) -> &mut Bounded {
-        &mut self.stream
+    /// The stream itself, to which so many bytes are about to be written.
+    pub(super) fn about_to_write(&mut self, length: usize) -> &TcpStream {
+        self.bound.adapt(&self.stream, length);
+        &self.stream
     }
 }
 
@@ -34,7 +39,7 @@ impl Drop for Breakable {
     fn drop(&mut self) {
         if !self.is_shut_down {
             // One that the client has closed cannot be reset any more.
-            let _ = self.stream.stream().set_zero_linger();
+            let _ = self.stream.set_zero_linger();
         }
     }
 }
@@ -47,6 +52,7 @@ impl AsyncRead for Breakable {
 
 impl AsyncWrite for Breakable {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.about_to_write(bytes.len());
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -55,6 +61,7 @@ impl AsyncWrite for Breakable {
         context: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.about_to_write(parts.iter().map(|part| part.len()).fold(0, usize::saturating_add));
         Pin::new(&mut self.stream).poll_write_vectored(context, parts)
     }
 

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-use super::bounded::LEAST;
+use super::unsent::LEAST;
 
-/// Listens. What is accepted begins with the least bound (see `Bounded`).
+/// Listens. What is accepted begins with the least bound (see `Unsent`).
 ///
 /// # Errors
 /// Of the system: the address is taken, or not this machine's.

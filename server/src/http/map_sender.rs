@@ -36,9 +36,7 @@ impl MapSender {
         at: u64,
         length: usize,
     ) -> Poll<io::Result<usize>> {
-        let connection = self.0.connection();
-        connection.adapt(length);
-        let stream = connection.stream();
+        let stream = self.0.about_to_write(length);
         loop {
             ready!(stream.poll_write_ready(cx))?;
             match stream.try_io(Interest::WRITABLE, || send(stream, blob, at, length)) {
@@ -113,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::blobs::{BlobDigest, BlobDirectory};
-    use crate::http::{Bounded, Unsent};
+    use crate::http::Unsent;
 
     #[tokio::test]
     async fn a_map_a_part_of_it_and_what_is_none_arrive_in_order() {
@@ -130,8 +128,7 @@ mod tests {
             TcpStream::connect(address).await.unwrap().read_to_end(&mut received).await.unwrap();
             received
         });
-        let mut sender =
-            MapSender::new(Breakable::new(Bounded::new(listener.accept().await.unwrap().0, &Unsent::of_the_system())));
+        let mut sender = MapSender::new(Breakable::new(listener.accept().await.unwrap().0, &Unsent::of_the_system()));
         let part = blob.bytes(12_345..2_999_999);
         let all = blob.bytes(0..content.len());
         let mut left: Vec<&[u8]> = vec![b"head", &[], &part, b"between", &all, &content[..100_000], b"end"];

@@ -1,9 +1,9 @@
 //! The parts of HTTP that more than one endpoint speaks.
 
 mod body;
-mod bounded;
 mod breakable;
 mod broken;
+mod client;
 mod conditional;
 pub(crate) mod cors;
 mod drain;
@@ -16,11 +16,12 @@ mod map_sender;
 mod path;
 mod peer;
 mod range;
+mod unsent;
 
 pub(crate) use body::{FileAnswer, Source, file_response};
-pub(crate) use bounded::{Bounded, Unsent};
 pub(crate) use breakable::Breakable;
 pub(crate) use broken::{BreakConnection, break_connection};
+pub(crate) use client::{choose_cryptography, client};
 pub(crate) use conditional::names_tag;
 pub(crate) use drain::drain;
 pub(crate) use encoding::{Coding, accepted_coding};
@@ -34,3 +35,4 @@ pub(crate) use peer::Peer;
 pub(crate) use range::{ByteRange, parse_content_range};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use range::{Ranged, parse_range};
+pub(crate) use unsent::Unsent;

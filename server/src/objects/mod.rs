@@ -26,6 +26,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::config::BLOB_SILENCE;
+use crate::http::choose_cryptography;
 
 pub(crate) use authority::{certificates, read as read_certificates};
 pub use place::{BlobsUrl, ParseBlobsUrlError};
@@ -113,8 +114,7 @@ impl Objects {
     /// # Errors
     /// What is wrong with the settings.
     pub(crate) fn new(url: &BlobsUrl, reach: &Reach) -> Result<Self, String> {
-        // Another part of the program may have said so already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        choose_cryptography();
         let mut client = ClientOptions::new().with_allow_http(true).with_http1_only().with_timeout_disabled();
         for certificate in reach.ca.as_deref().map(certificates).transpose()?.into_iter().flatten() {
             client = client.with_root_certificate(certificate);

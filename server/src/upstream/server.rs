@@ -34,8 +34,7 @@ const HEADER_LIMIT: usize = 4096;
 
 /// A client for all upstreams.
 pub(super) fn client(patience: Patience) -> Result<Client, String> {
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder()
+    crate::http::client()
         // Bytes as they come: a coding that was not asked for is refused.
         .no_gzip()
         .no_zstd()

@@ -121,10 +121,8 @@ fn find<'k>(keys: &'k JwkSet, id: Option<&str>) -> Option<&'k Jwk> {
 
 /// Asks for the discovery document, and then for the keys.
 async fn ask(issuer: &str) -> Result<JwkSet, String> {
-    // Another part of the program may have said so already, or none.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     // A redirection would be another's word.
-    let client = reqwest::Client::builder().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
+    let client = crate::http::client().timeout(PATIENCE).redirect(reqwest::redirect::Policy::none()).build();
     let client = client.map_err(|error| error.to_string())?;
     let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
     let found: Discovery = get(&client, &url).await?;

@@ -6,12 +6,8 @@
 //! (`docs/performance.md`, "The server beside Debian's debuginfod"). So the connections that are open share what there is, and all alike: where some may
 //! have more than others, the others wait several times as long.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 /// What each connection may have in any case, in bytes. Less that is to be written needs no look at the bound.
@@ -55,78 +51,41 @@ fn part(tcp_mem: &str) -> Option<u64> {
     Some(pages.saturating_mul(rustix::param::page_size() as u64) / PART)
 }
 
-/// A connection that keeps to its share.
+/// The share of one connection.
 #[derive(Debug)]
-pub(crate) struct Bounded {
-    stream: TcpStream,
+pub(super) struct Bound {
     unsent: Unsent,
-    bound: u32,
+    /// As the system has it.
+    bytes: u32,
     /// Bytes since the last look.
     written: usize,
 }
 
-impl Bounded {
-    /// Of an accepted stream.
-    pub(crate) fn new(stream: TcpStream, unsent: &Unsent) -> Self {
-        let mut bounded = Self { stream, unsent: unsent.clone(), bound: LEAST, written: 0 };
-        bounded.adapt(usize::MAX);
-        bounded
-    }
-
-    /// The stream itself.
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
+impl Bound {
+    /// Of a stream that was accepted of [`super::listen`].
+    pub(super) fn new(stream: &TcpStream, unsent: &Unsent) -> Self {
+        let mut bound = Self { unsent: unsent.clone(), bytes: LEAST, written: 0 };
+        bound.adapt(stream, usize::MAX);
+        bound
     }
 
     /// Takes the share that the connection has now, where `length` bytes that are to be written could fill it, with what went before them: what is
     /// encrypted comes in small records.
-    pub(super) fn adapt(&mut self, length: usize) {
+    pub(super) fn adapt(&mut self, stream: &TcpStream, length: usize) {
         self.written = self.written.saturating_add(length);
         if self.written < LEAST as usize {
             return;
         }
         self.written = 0;
-        let bound = self.unsent.each();
-        if bound != self.bound {
+        let bytes = self.unsent.each();
+        if bytes != self.bytes {
             #[cfg(any(target_os = "linux", target_os = "macos"))]
             // Where it cannot be had, the bound that there is stays.
-            let _ = socket2::SockRef::from(&self.stream).set_tcp_notsent_lowat(bound);
-            self.bound = bound;
+            let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(bytes);
+            #[cfg(not(any(target_os = "linux", target_os = "macos")))]
+            let _ = stream;
+            self.bytes = bytes;
         }
-    }
-}
-
-impl AsyncRead for Bounded {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
-    }
-}
-
-impl AsyncWrite for Bounded {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.adapt(bytes.len());
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        self.adapt(parts.iter().map(|part| part.len()).fold(0, usize::saturating_add));
-        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -137,7 +96,7 @@ mod tests {
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
-    use crate::http::listen;
+    use crate::http::{Breakable, listen};
 
     #[test]
     fn connections_share_what_there_is() {
@@ -171,7 +130,7 @@ mod tests {
         let client = client.connect(listener.local_addr().unwrap()).await.unwrap();
         let unsent = Unsent { connections: Arc::new(()), shared: 64 << 20 };
         let mut others = vec![unsent.clone(); at_first];
-        let mut accepted = Bounded::new(listener.accept().await.unwrap().0, &unsent);
+        let mut accepted = Breakable::new(listener.accept().await.unwrap().0, &unsent);
         others.resize(later, unsent.clone());
         // A record of TLS.
         let (part, mut taken) = (vec![0; 16 << 10], 0);
