@@ -1,5 +1,10 @@
-//! Build-ids at the start of an ELF file, before the rest of it is there (gABI, "Program Header", "Note Section").
+//! What the start of an ELF file tells before the rest of it is there: build-ids, and how much of it is loaded (gABI, "ELF Header", "Program Header",
+//! "Note Section").
 
+/// `p_type` of what is loaded.
+const PT_LOAD: u64 = 1;
+/// `p_flags` of code.
+const PF_X: u64 = 1;
 /// `p_type` of notes.
 const PT_NOTE: u64 = 4;
 /// The linker's build-id, of owner `GNU`.
@@ -24,6 +29,43 @@ pub(crate) fn build_ids_at_start(start: &[u8]) -> Option<Vec<&[u8]>> {
         }
     }
     Some(found)
+}
+
+/// What of an ELF file is loaded, as its program headers say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LoadedAtStart {
+    /// Bytes from the file's start to the end of the last segment that is loaded; 0 where none is.
+    pub(super) end: u64,
+    /// Bytes that the file has of segments of code; none where it has no such segments.
+    pub(super) code: Option<u64>,
+    /// Where in the file its section headers are; 0 where it has none.
+    pub(super) section_headers: u64,
+}
+
+/// What is loaded of the file with these first bytes. None when it is no ELF file, or its program headers are not among them.
+pub(super) fn loaded_at_start(start: &[u8]) -> Option<LoadedAtStart> {
+    let elf = Elf::of(start)?;
+    let (at, size) = if elf.is_64 { (40, 8) } else { (32, 4) };
+    let mut loaded = LoadedAtStart { end: 0, code: None, section_headers: elf.number(start, at, size)? };
+    for number in 0..elf.header_count.min(HEADERS) {
+        let header = elf.headers.checked_add(number.checked_mul(elf.header_size)?)?;
+        let header = start.get(usize::try_from(header).ok()?..)?;
+        let of = |(wide, narrow): ((usize, usize), (usize, usize))| {
+            let (at, size) = if elf.is_64 { wide } else { narrow };
+            elf.number(header, at, size)
+        };
+        if of(((0, 4), (0, 4)))? != PT_LOAD {
+            continue;
+        }
+        let (offset, in_file) = (of(((8, 8), (4, 4)))?, of(((32, 8), (16, 4)))?);
+        if in_file > 0 {
+            loaded.end = loaded.end.max(offset.saturating_add(in_file));
+        }
+        if of(((4, 4), (24, 4)))? & PF_X != 0 {
+            loaded.code = Some(loaded.code.unwrap_or_default().saturating_add(in_file));
+        }
+    }
+    Some(loaded)
 }
 
 struct Elf<'f> {
@@ -101,15 +143,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_loaded_of_this_program_is_in_it_and_has_its_code() {
+        let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let LoadedAtStart { end, code, section_headers } = loaded_at_start(bytes.get(..65_536).unwrap()).unwrap();
+        let length = bytes.len() as u64;
+        assert!(0 < end && end <= length && code.is_some_and(|code| 0 < code && code < end), "{end} {code:?} {length}");
+        assert!(end <= section_headers && section_headers < length);
+    }
+
+    #[test]
     fn damaged_starts_are_read_without_harm() {
         let bytes = std::fs::read(std::env::current_exe().unwrap()).unwrap();
         let start = &bytes[..4096];
         for at in 0..1500 {
             assert!(build_ids_at_start(&start[..at]).is_none_or(|found| found.len() <= 2));
+            let _ = loaded_at_start(&start[..at]);
             for value in [0, 1, 0x7f, 0xff] {
                 let mut damaged = start.to_vec();
                 damaged[at] = value;
-                let _ = build_ids_at_start(&damaged);
+                let _ = (build_ids_at_start(&damaged), loaded_at_start(&damaged));
             }
         }
         assert_eq!(build_ids_at_start(b"<html>not found</html>"), None);

@@ -12,6 +12,7 @@ use futures_util::stream::{self, FuturesUnordered};
 use tempfile::NamedTempFile;
 use tokio::sync::watch;
 
+use super::check::Refusal;
 use super::packed::{Unpacked, unpack};
 use super::server::{Answer, Incoming, UpstreamServer};
 use super::{Expected, Hops, Upstreams, Wanted};
@@ -58,6 +59,31 @@ struct Cargo {
     file: Arc<File>,
     length: Option<u64>,
     headers: OnceLock<Vec<(String, String)>>,
+}
+
+/// Why a file that began to come is not there.
+enum Loss {
+    /// It did not come whole, is something else, or could not be stored.
+    Broken(String),
+    /// Its server has the module's file of another kind alone.
+    OtherKind(String),
+    /// It is taken down here.
+    TakenDown(String),
+}
+
+impl From<String> for Loss {
+    fn from(why: String) -> Self {
+        Self::Broken(why)
+    }
+}
+
+impl From<Refusal> for Loss {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::OtherFile(why) => Self::Broken(why),
+            Refusal::OtherKind(why) => Self::OtherKind(why),
+        }
+    }
 }
 
 /// What moves a flight.
@@ -151,6 +177,11 @@ impl Pilot {
         }
     }
 
+    /// Whether anybody may have seen something of the file.
+    fn has_shown(&self) -> bool {
+        self.cargo.get().is_some()
+    }
+
     /// How far it is.
     pub(crate) fn tell(&self, progress: Progress) {
         self.progress.send_replace(progress);
@@ -164,25 +195,52 @@ fn read_block(file: &File, at: u64, length: u64) -> io::Result<Bytes> {
 }
 
 impl Upstreams {
-    /// Brings a file.
+    /// Brings a file. Where one server's is refused before anybody saw some of it, the others are asked.
     pub(super) async fn fly(&self, key: &CacheKey, wanted: &Wanted, hops: &Hops, pilot: Pilot) {
-        let end = match self.choose(key, wanted, hops).await {
-            // Not noted as absent: the tombstone may be lifted.
-            (_, Answer::File(incoming)) if self.says_taken_down(&incoming) => Progress::Absent,
-            (server, Answer::File(incoming)) => match self.store(key, wanted, *incoming, &pilot).await {
-                Ok(bytes) => Progress::Whole { bytes },
-                Err(why) => {
-                    tracing::warn!(path = wanted.path, why, "a file of an upstream was not kept");
-                    self.note_failure(key, server);
-                    Progress::Lost(why.into())
+        let (mut tried, mut broken) = (Vec::new(), None);
+        let end = loop {
+            let (server, answer) = self.choose(key, wanted, hops, &tried).await;
+            let incoming = match (answer, broken.take()) {
+                // Not noted as absent: the tombstone may be lifted.
+                (Answer::File(incoming), _) if self.says_taken_down(&incoming) => break Progress::Absent,
+                (Answer::File(incoming), before) => {
+                    broken = before;
+                    incoming
                 }
-            },
-            (_, Answer::Absent) => {
-                self.note_absence(wanted.question());
-                Progress::Absent
+                (Answer::Failed(why), _) | (_, Some(why)) => break Progress::Lost(why.into()),
+                (Answer::Absent, None) => {
+                    self.note_absence(wanted.question());
+                    break Progress::Absent;
+                }
+                (Answer::TooManyHops, None) => break Progress::TooManyHops,
+            };
+            let loss = match self.store(key, wanted, *incoming, &pilot).await {
+                Ok(bytes) => break Progress::Whole { bytes },
+                Err(loss) => loss,
+            };
+            let upstream = self.servers.get(server).map(|server| server.name());
+            let (Loss::Broken(why) | Loss::OtherKind(why) | Loss::TakenDown(why)) = &loss;
+            tracing::warn!(upstream, path = wanted.path, why, "a file of an upstream was not kept");
+            tried.push(server);
+            match loss {
+                Loss::OtherKind(why) => {
+                    self.note_other_kind(key, server);
+                    if pilot.has_shown() {
+                        break Progress::Lost(why.into());
+                    }
+                }
+                Loss::Broken(why) => {
+                    self.note_failure(key, server);
+                    if pilot.has_shown() {
+                        break Progress::Lost(why.into());
+                    }
+                    broken.get_or_insert(why);
+                }
+                Loss::TakenDown(why) => {
+                    self.note_failure(key, server);
+                    break Progress::Lost(why.into());
+                }
             }
-            (_, Answer::TooManyHops) => Progress::TooManyHops,
-            (_, Answer::Failed(why)) => Progress::Lost(why.into()),
         };
         pilot.progress.send_replace(end);
     }
@@ -193,10 +251,12 @@ impl Upstreams {
     }
 
     /// Asks all upstreams; the first that has the file brings it, and is told by its number. Absence is what all of them say. One that
-    /// began to send the file and did not bring it a moment ago is asked when no other has it: else it would be the first again.
-    async fn choose(&self, key: &CacheKey, wanted: &Wanted, hops: &Hops) -> (usize, Answer) {
-        let (failed, sound): (Vec<usize>, Vec<usize>) =
-            (0..self.servers.len()).partition(|number| self.has_failed(key, *number));
+    /// began to send the file and did not bring it a moment ago is asked when no other has it: else it would be the first again. Those who
+    /// were `tried` already, or have the file of another kind alone, are not asked.
+    async fn choose(&self, key: &CacheKey, wanted: &Wanted, hops: &Hops, tried: &[usize]) -> (usize, Answer) {
+        let asked =
+            (0..self.servers.len()).filter(|number| !tried.contains(number) && !self.has_other_kind(key, *number));
+        let (failed, sound): (Vec<usize>, Vec<usize>) = asked.partition(|number| self.has_failed(key, *number));
         let (mut why, mut too_many) = (None, false);
         for group in [sound, failed] {
             let servers = group.into_iter().filter_map(|number| Some((number, Arc::clone(self.servers.get(number)?))));
@@ -221,55 +281,59 @@ impl Upstreams {
         (self.servers.len(), answer)
     }
 
-    async fn store(&self, key: &CacheKey, wanted: &Wanted, incoming: Incoming, pilot: &Pilot) -> Result<u64, String> {
+    async fn store(&self, key: &CacheKey, wanted: &Wanted, incoming: Incoming, pilot: &Pilot) -> Result<u64, Loss> {
         let Incoming { is_packed, length, sha256: mut said, headers, start, mut rest } = incoming;
         let limit = self.cache.capacity() / 2;
         let too_large = || format!("it has more than {limit} bytes, half of the cache");
         if length.is_some_and(|length| length > limit) {
-            return Err(too_large());
+            return Err(too_large().into());
         }
+        // Nobody can be shown anything of what has to be unpacked first, and is to be shown nothing of what may be refused for its kind: then another
+        // upstream's can still be sent.
+        let is_held = is_packed || wanted.expected.may_be_of_another_kind(&start, length);
         let cache = Arc::clone(&self.cache);
         let begun = self.pool.run(move || {
             let file = cache.begin()?;
             let reading = Arc::new(file.reopen()?);
             Ok::<_, io::Error>((Receiving { file, hasher: Hasher::new(Algorithm::Sha256), bytes: 0 }, reading))
         });
-        let (mut receiving, reading) = begun.await.map_err(text)?.map_err(text)?;
+        let (mut receiving, mut reading) = begun.await.map_err(text)?.map_err(text)?;
         receiving = self.append(receiving, start, length).await?;
-        // Nobody can be shown anything of what has to be unpacked first.
         let show = |bytes| {
-            if !is_packed {
+            if !is_held {
                 pilot.progress.send_replace(Progress::Streaming { bytes });
             }
         };
-        if !is_packed {
-            let _ = pilot.cargo.set(Cargo { file: reading, length, headers: headers.clone().into() });
+        if !is_held {
+            let file = Arc::clone(&reading);
+            let _ = pilot.cargo.set(Cargo { file, length, headers: headers.clone().into() });
         }
         show(receiving.shown());
         while let Some(chunk) = rest.next().await {
             receiving = self.append(receiving, chunk?, length).await?;
             if receiving.bytes > limit {
-                return Err(too_large());
+                return Err(too_large().into());
             }
             show(receiving.shown());
         }
         if let Some(length) = length.filter(|length| *length != receiving.bytes) {
-            return Err(format!("expected {length} bytes, found {}", receiving.bytes));
+            return Err(format!("expected {length} bytes, found {}", receiving.bytes).into());
         }
         if is_packed {
             said = None;
-            let reading;
             (receiving, reading) = self.unpacked(receiving, limit).await?;
-            let length = Some(receiving.bytes);
-            let _ = pilot.cargo.set(Cargo { file: reading, length, headers: headers.clone().into() });
         }
         let bytes = receiving.bytes;
-        let (cache, key, expected) = (Arc::clone(&self.cache), key.clone(), wanted.expected.clone());
-        let kept = self.making.run(move || receiving.keep(&cache, &key, (&expected, said.as_deref()), headers));
+        let (cache, key, expected, relayed) =
+            (Arc::clone(&self.cache), key.clone(), wanted.expected.clone(), headers.clone());
+        let kept = self.making.run(move || receiving.keep(&cache, &key, (&expected, said.as_deref()), relayed));
         let sha256 = kept.await.map_err(text)?.map_err(text)??;
         if self.taken_down.has_sha256(&sha256) {
             // It stays in the cache, so that the next one who asks is told at once.
-            return Err(format!("sha256:{sha256} is taken down here"));
+            return Err(Loss::TakenDown(format!("sha256:{sha256} is taken down here")));
+        }
+        if is_held {
+            let _ = pilot.cargo.set(Cargo { file: reading, length: Some(bytes), headers: headers.into() });
         }
         Ok(bytes)
     }
@@ -319,20 +383,21 @@ impl Receiving {
         self.bytes.saturating_sub(1)
     }
 
-    /// Checks and keeps it; its SHA-256 in hex, or why it is refused.
+    /// Checks and keeps it; its SHA-256 in hex, or why it is refused. What is kept is read on through handles that were opened before.
     fn keep(
         self,
         cache: &crate::file_cache::FileCache,
         key: &CacheKey,
         (expected, said): (&Expected, Option<&str>),
         headers: Vec<(String, String)>,
-    ) -> io::Result<Result<String, String>> {
+    ) -> io::Result<Result<String, Refusal>> {
         if let Some(why) = expected.refuses(self.file.as_file())? {
             return Ok(Err(why));
         }
         let sha256 = self.hasher.finish().hex().to_owned();
         if let Some(said) = said.filter(|said| *said != sha256) {
-            return Ok(Err(format!("expected sha256:{said}, as its server says, found sha256:{sha256}")));
+            let why = format!("expected sha256:{said}, as its server says, found sha256:{sha256}");
+            return Ok(Err(Refusal::OtherFile(why)));
         }
         cache.keep(key, self.file, &Note { sha256: sha256.clone(), headers })?;
         Ok(Ok(sha256))

@@ -79,6 +79,8 @@ pub(crate) struct Upstreams {
     absences: Mutex<HashMap<CacheKey, Instant>>,
     /// Servers, by their place in the list, that began to send a file and did not bring it.
     failures: Mutex<HashMap<(CacheKey, usize), Instant>>,
+    /// Servers that sent a file of the module of another kind: they have none of the kind that is asked for.
+    other_kinds: Mutex<HashMap<(CacheKey, usize), Instant>>,
 }
 
 impl Upstreams {
@@ -111,6 +113,7 @@ impl Upstreams {
             flights: Mutex::default(),
             absences: Mutex::default(),
             failures: Mutex::default(),
+            other_kinds: Mutex::default(),
         })
     }
 
@@ -197,6 +200,14 @@ impl Upstreams {
 
     fn note_failure(&self, key: &CacheKey, server: usize) {
         self.remember(&self.failures, (key.clone(), server));
+    }
+
+    fn has_other_kind(&self, key: &CacheKey, server: usize) -> bool {
+        is_remembered(&self.other_kinds, &(key.clone(), server))
+    }
+
+    fn note_other_kind(&self, key: &CacheKey, server: usize) {
+        self.remember(&self.other_kinds, (key.clone(), server));
     }
 
     fn remember<K: Eq + Hash>(&self, what: &Mutex<HashMap<K, Instant>>, key: K) {

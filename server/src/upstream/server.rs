@@ -10,6 +10,7 @@ use reqwest::{Client, StatusCode, header};
 use symseal_resolver::without_secrets;
 
 use super::breaker::{Admission, Breaker};
+use super::check::Refusal;
 use super::hops::TOO_MANY;
 use super::pace::paced;
 use super::packed::is_cabinet;
@@ -213,12 +214,15 @@ impl UpstreamServer {
         }
         self.breaker.lives();
         let refused = match is_packed {
-            true => (!is_cabinet(&start)).then(|| "expected a cabinet".to_owned()),
+            true => (!is_cabinet(&start)).then(|| Refusal::OtherFile("expected a cabinet".to_owned())),
             false => wanted.expected.refuses_start(&start),
         };
         if let Some(why) = refused {
-            tracing::warn!(upstream = self.name, path = wanted.path, why, "an upstream sent something else");
-            return Answer::Failed(format!("{}: {why}", self.name));
+            tracing::warn!(upstream = self.name, path = wanted.path, %why, "an upstream sent something else");
+            return match why {
+                Refusal::OtherFile(why) => Answer::Failed(format!("{}: {why}", self.name)),
+                Refusal::OtherKind(_) => Answer::Absent,
+            };
         }
         Answer::File(Box::new(Incoming { is_packed, length, sha256, headers, start: start.freeze(), rest }))
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::{Expected, Hops, Outcome, Upstreams, Wanted};
 use crate::app::App;
-use crate::debug_files::Scope;
+use crate::debug_files::{FileKind, Scope};
 use crate::file_cache::CacheKey;
 use crate::http::percent_encode;
 use crate::unbundled::Unbundled;
@@ -94,7 +94,7 @@ impl Sought<'_> {
 
     fn of_build_id(&self) -> Option<Wanted> {
         let id = self.id.filter(|id| matches!(id, DebugId::BuildId(_)))?;
-        Some(Wanted::of_build_id(id, "debuginfo"))
+        Some(Wanted::of_build_id(id, FileKind::Debuginfo))
     }
 
     /// By the keys of symsrv and SSQP. Without a whole id and a name it may be of any kind, and only PDBs are known by their names.
@@ -114,6 +114,6 @@ impl Sought<'_> {
             }
             Some(DebugId::Pdb { .. }) | None => return None,
         };
-        Wanted::of_symbols(&path, Expected::Id(id))
+        Wanted::of_symbols(&path, Expected::Debuginfo(id))
     }
 }

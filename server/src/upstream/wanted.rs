@@ -3,6 +3,7 @@
 use symseal_module::DebugId;
 
 use super::Expected;
+use crate::debug_files::FileKind;
 use crate::file_cache::CacheKey;
 use crate::http::percent_decode;
 
@@ -24,9 +25,14 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// A file of a debuginfod server, of the module with a build-id.
-    pub(crate) fn of_build_id(id: &DebugId, kind: &str) -> Self {
+    pub(crate) fn of_build_id(id: &DebugId, kind: FileKind) -> Self {
+        let (kind, expected) = match kind {
+            FileKind::Executable => ("executable", Expected::Executable(id.clone())),
+            _ => ("debuginfo", Expected::Debuginfo(id.clone())),
+        };
         let path = format!("buildid/{id}/{kind}");
-        Self { name: format!("debuginfod:{path}"), path, elsewhere: Vec::new(), expected: Expected::Id(id.clone()) }
+        // Under `debuginfod:` caches have files of which nobody looked whether they are of that kind.
+        Self { name: format!("debuginfod {kind}:{path}"), path, elsewhere: Vec::new(), expected }
     }
 
     /// What a debuginfod server has at a path, whatever that is.

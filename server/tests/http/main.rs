@@ -11,6 +11,7 @@ mod described;
 mod federated_names;
 mod federation;
 mod hard_links;
+mod kinds_from_upstreams;
 mod limits;
 mod log;
 mod loose;

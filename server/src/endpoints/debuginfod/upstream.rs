@@ -72,6 +72,5 @@ async fn answer(asked: &Answering<'_>, upstreams: &Arc<Upstreams>, wanted: Wante
 
 fn wanted(id: &Key, kind: FileKind) -> Option<Wanted> {
     let Key::Id(id @ DebugId::BuildId(_)) = id else { return None };
-    let kind = if kind == FileKind::Executable { "executable" } else { "debuginfo" };
     Some(Wanted::of_build_id(id, kind))
 }

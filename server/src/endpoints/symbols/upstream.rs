@@ -28,7 +28,8 @@ fn wanted(path: &str, target: &Target) -> Option<Wanted> {
     let id = path.split('/').nth(1)?;
     let expected = match &target.key {
         Key::Id(DebugId::BuildId(_)) | Key::Breakpad { .. } if target.kind == FileKind::SymbolTable => return None,
-        Key::Id(debug_id) => Expected::Id(debug_id.clone()),
+        Key::Id(debug_id) if target.kind == FileKind::Executable => Expected::Executable(debug_id.clone()),
+        Key::Id(debug_id) => Expected::Debuginfo(debug_id.clone()),
         Key::Image(_) => Expected::Image(id.to_ascii_lowercase()),
         Key::Breakpad { .. } => return None,
     };
@@ -43,7 +44,7 @@ mod tests {
     fn only_paths_of_symbol_servers_are_passed_on_and_none_with_another_path_in_it() {
         let wanted = |path: &str| wanted(path, &Target::parse(path)?);
         let pdb = wanted("App.pdb/D6FEA1B2C3D4E5F60718293A4B5C6D7E1/app.pdb").unwrap();
-        assert_eq!(pdb.expected, Expected::Id("D6FEA1B2C3D4E5F60718293A4B5C6D7E-1".parse().unwrap()));
+        assert_eq!(pdb.expected, Expected::Debuginfo("D6FEA1B2C3D4E5F60718293A4B5C6D7E-1".parse().unwrap()));
         let image = wanted("app.exe/5F3A1B2C1f000/app.exe").unwrap();
         assert_eq!(image.expected, Expected::Image("5f3a1b2c1f000".into()));
         assert!(wanted("a/elf-buildid-0102030405060708090a0b0c0d0e0f1011121314/a").is_some());

@@ -13,13 +13,13 @@ use tokio::net::{TcpListener, TcpStream};
 use super::noise;
 use super::programs::run;
 
-/// A program with a build-id, and bytes in it that do not repeat.
+/// A program with a build-id, and bytes behind its code that do not repeat, as large debug information is.
 pub(crate) fn compile(folder: &Path, name: &str, id: &str, bytes: usize) -> PathBuf {
     let (source, binary) = (folder.join(format!("{name}.c")), folder.join(name));
     let blob = folder.join(format!("{name}.bin"));
     std::fs::write(&blob, noise(bytes, 7)).unwrap();
     let text = format!(
-        "__asm__(\".section .rodata\\n.incbin \\\"{}\\\"\\n.previous\\n\"); int main(void) {{ return 0; }}\n",
+        "__asm__(\".section .debug_noise,\\\"\\\",@progbits\\n.incbin \\\"{}\\\"\\n.previous\\n\"); int main(void) {{ return 0; }}\n",
         blob.display()
     );
     std::fs::write(&source, text).unwrap();
