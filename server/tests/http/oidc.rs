@@ -49,11 +49,11 @@ impl Signer {
     }
 
     fn token(&self, claims: &Value) -> String {
-        let text = format!(
-            "{}.{}",
-            encoded(json!({ "alg": "ES256", "typ": "JWT", "kid": self.id }).to_string()),
-            encoded(claims.to_string())
-        );
+        self.token_with(&json!({ "alg": "ES256", "typ": "JWT", "kid": self.id }), claims)
+    }
+
+    fn token_with(&self, header: &Value, claims: &Value) -> String {
+        let text = format!("{}.{}", encoded(header.to_string()), encoded(claims.to_string()));
         let signature = self.pair.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
         format!("{text}.{}", encoded(signature))
     }
@@ -170,7 +170,18 @@ async fn a_pipeline_does_what_its_claims_give_and_nothing_else() {
     let secret = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, signer.pair.public_key().as_ref());
     let text = format!("{}.{}", encoded(r#"{"alg":"HS256","kid":"one"}"#), parts[1]);
     let shared = format!("{text}.{}", encoded(ring::hmac::sign(&secret, text.as_bytes())));
+    // Extensions that whoever reads the token must understand (RFC 7515, section 4.1.11; RFC 7797 has the one that is in use).
+    let critical = |names: Value| {
+        let header = json!({ "alg": "ES256", "kid": "one", "crit": names, "b64": true, "exp": now() + 60 });
+        signer.token_with(&header, &claims(&issuer.url))
+    };
     for (what, token) in [
+        ("of the future", with("iat", json!(now() + 600))),
+        ("of the future, to the millisecond", with("iat", json!(now() as f64 + 600.5))),
+        ("of no time", with("iat", json!("yesterday"))),
+        ("with an extension that must be known", critical(json!(["exp"]))),
+        ("with one that is", critical(json!(["b64"]))),
+        ("with an empty list of them", critical(json!([]))),
         ("for another service", with("aud", json!("https://other.example.org"))),
         ("of another issuer", with("iss", json!("https://ci.example.org"))),
         ("expired", with("exp", json!(now() - 60))),
@@ -188,7 +199,40 @@ async fn a_pipeline_does_what_its_claims_give_and_nothing_else() {
     ] {
         assert_eq!(push(&http, &server, "acme/app", &token).await, StatusCode::UNAUTHORIZED, "{what}");
     }
+    for (what, token) in [
+        ("of a clock that goes before", with("iat", json!(now() + 20))),
+        ("that does not say when", without("iat")),
+        ("by fractions of a second", with("iat", json!(now() as f64 - 0.5))),
+    ] {
+        assert_eq!(push(&http, &server, "acme/app", &token).await, StatusCode::ACCEPTED, "{what}");
+    }
     server.stop().await;
+}
+
+/// (RFC 7517, sections 4.2, 4.3 and 5)
+#[tokio::test]
+async fn a_key_that_its_issuer_has_for_other_things_signs_nothing() {
+    let (signer, other, http) = (Signer::new("one"), Signer::new("two"), http());
+    for (name, value, expected) in [
+        ("use", json!("enc"), StatusCode::UNAUTHORIZED),
+        ("key_ops", json!(["deriveKey"]), StatusCode::UNAUTHORIZED),
+        ("key_ops", json!(["verify"]), StatusCode::ACCEPTED),
+    ] {
+        let (folder, issuer) = (tempfile::tempdir().unwrap(), issuer().await);
+        let mut key = signer.published();
+        key.as_object_mut().unwrap().remove("use");
+        key[name] = value.clone();
+        // Kinds of keys that are not known here, as servers that also encrypt have, keep none of the others away.
+        let strange =
+            json!({ "kty": "OKP", "crv": "X448", "kid": "three", "use": "enc", "alg": "ECDH-ES+A256KW", "x": "AA" });
+        issuer.keys.lock().unwrap().extend([key, strange, other.published()]);
+        let server = server(folder.path(), &issuer.url).await;
+        let token = signer.token(&claims(&issuer.url));
+        assert_eq!(push(&http, &server, "acme/app", &token).await, expected, "{name} {value}");
+        let sound = other.token(&claims(&issuer.url));
+        assert_eq!(push(&http, &server, "acme/app", &sound).await, StatusCode::ACCEPTED, "{name} {value}");
+        server.stop().await;
+    }
 }
 
 /// A body whose second half comes after a while.

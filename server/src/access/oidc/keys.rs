@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use futures_util::StreamExt as _;
-use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::jwk::{Jwk, JwkSet, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use tokio::sync::Mutex;
@@ -56,6 +56,27 @@ struct Discovery {
     jwks_uri: String,
 }
 
+/// A key set as it is published (RFC 7517, section 5).
+#[derive(Deserialize)]
+struct Published {
+    keys: Vec<serde_json::Value>,
+}
+
+impl Published {
+    /// The keys for signatures. Those of kinds that nobody here knows are passed over, as the section asks for.
+    fn for_signatures(self) -> JwkSet {
+        let known = self.keys.into_iter().filter_map(|key| serde_json::from_value(key).ok());
+        JwkSet { keys: known.filter(verifies).collect() }
+    }
+}
+
+/// Whether a key is meant to verify signatures, where it says what it is for (RFC 7517, sections 4.2 and 4.3).
+fn verifies(key: &Jwk) -> bool {
+    let is_of_signatures = key.common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
+    let may_verify = |operations: &Vec<KeyOperations>| operations.contains(&KeyOperations::Verify);
+    is_of_signatures && key.common.key_operations.as_ref().is_none_or(may_verify)
+}
+
 impl IssuerKeys {
     pub(super) fn new(issuer: &OidcIssuer) -> Self {
         let (known, asking) = Default::default();
@@ -79,7 +100,7 @@ impl IssuerKeys {
         let known = self.known.load_full().filter(|known| known.is_usable());
         let known = known.ok_or_else(|| OidcError::Away { issuer: self.issuer.clone(), problem })?;
         let refused = |problem: &str| OidcError::Refused(problem.to_owned());
-        let key = find(&known.keys, id).ok_or_else(|| refused("its issuer has no such key"))?;
+        let key = find(&known.keys, id).ok_or_else(|| refused("its issuer has no such key for signatures"))?;
         if key.common.key_algorithm.is_some_and(|of_key| of_key.to_string() != format!("{algorithm:?}")) {
             return Err(refused("its key is for another algorithm"));
         }
@@ -132,7 +153,7 @@ async fn ask(issuer: &str) -> Result<JwkSet, String> {
     if issuer.starts_with("https://") && !found.jwks_uri.starts_with("https://") {
         return Err(format!("{url}: expected a jwks_uri that begins with https://, found {}", found.jwks_uri));
     }
-    get(&client, &found.jwks_uri).await
+    Ok(get::<Published>(&client, &found.jwks_uri).await?.for_signatures())
 }
 
 async fn get<T: for<'de> Deserialize<'de>>(client: &reqwest::Client, url: &str) -> Result<T, String> {
@@ -168,5 +189,34 @@ mod tests {
         assert!(found.unwrap().is_ok());
         let unknown = tokio::time::timeout(Duration::from_millis(50), keys.find(Some("2"), Algorithm::ES256)).await;
         assert!(unknown.is_err(), "that one waits");
+    }
+
+    #[test]
+    fn keys_that_are_not_for_signatures_and_keys_of_unknown_kinds_are_passed_over() {
+        // The example of RFC 7517, appendix A.1, said to be for different things.
+        let key = |more: &str| {
+            format!(
+                r#"{{"kty":"EC","crv":"P-256","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+                "y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"{more}}}"#
+            )
+        };
+        for (more, expected) in [
+            ("", true),
+            (r#","use":"sig""#, true),
+            (r#","key_ops":["verify"]"#, true),
+            (r#","use":"sig","key_ops":["verify","sign"]"#, true),
+            (r#","use":"enc""#, false),
+            (r#","use":"tls""#, false),
+            (r#","key_ops":[]"#, false),
+            (r#","key_ops":["deriveBits"]"#, false),
+            (r#","use":"sig","key_ops":["encrypt"]"#, false),
+            (r#","use":"enc","alg":"ECDH-ES""#, false),
+        ] {
+            let text = format!(r#"{{"keys":[{},{{"kty":"new","n":1}}]}}"#, key(more));
+            let found = serde_json::from_str::<Published>(&text).unwrap().for_signatures();
+            assert_eq!(found.keys.len(), usize::from(expected), "{more}");
+            // Without an id it is the only one there is.
+            assert_eq!(find(&found, None).is_some(), expected, "{more}");
+        }
     }
 }

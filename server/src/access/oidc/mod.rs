@@ -85,6 +85,11 @@ impl Issuers {
         if !ALGORITHMS.contains(&header.alg) {
             return Err(OidcError::Refused(format!("signed by {:?}", header.alg)));
         }
+        if has_critical(text) {
+            return Err(OidcError::Refused(
+                "its header has extensions (crit) that must be understood, and are not".to_owned(),
+            ));
+        }
         let claimed = claimed_issuer(text).ok_or_else(|| OidcError::Refused("it names no issuer".to_owned()))?;
         let (issuer, keys) = self
             .0
@@ -99,6 +104,9 @@ impl Issuers {
         validation.set_audience(&[&issuer.audience]);
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
         let claims = decode::<Map<String, Value>>(text, &key, &validation).map_err(refused)?.claims;
+        if !is_issued(&claims, now()) {
+            return Err(OidcError::Refused("it was issued (iat) in the future".to_owned()));
+        }
         let grants = issuer.grants(&claims);
         if grants.is_empty() {
             return Err(OidcError::Refused("no rule of the server gives its claims anything".to_owned()));
@@ -156,9 +164,24 @@ fn shown(subject: &str) -> String {
 
 /// Whom a token says it is from: nothing is believed of it but whose keys to try.
 fn claimed_issuer(text: &str) -> Option<String> {
+    Some(part(text, 1)?.get("iss")?.as_str()?.to_owned())
+}
+
+/// Whether a token names extensions that whoever takes it must understand (RFC 7515, section 4.1.11). None is understood here, and an empty list is none
+/// that the section allows.
+fn has_critical(text: &str) -> bool {
+    part(text, 0).is_none_or(|header| header.get("crit").is_some())
+}
+
+/// Whether claims say that they were made by a time, or nothing of when (RFC 7519, section 4.1.6, a NumericDate).
+fn is_issued(claims: &Map<String, Value>, at: UtcSeconds) -> bool {
+    let latest = at.0.saturating_add(i64::try_from(LEEWAY).unwrap_or_default());
+    claims.get("iat").is_none_or(|issued| issued.as_f64().is_some_and(|issued| issued <= latest as f64))
+}
+
+/// A part of a token as JSON.
+fn part(text: &str, which: usize) -> Option<Value> {
     use base64::Engine as _;
-    let claims = text.split('.').nth(1)?;
-    let claims = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(claims).ok()?;
-    let claims: Value = serde_json::from_slice(&claims).ok()?;
-    Some(claims.get("iss")?.as_str()?.to_owned())
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text.split('.').nth(which)?).ok()?;
+    serde_json::from_slice(&bytes).ok()
 }
