@@ -13,6 +13,10 @@ use crate::digest::Digest;
 pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Media type of image indexes.
 pub const IMAGE_INDEX: &str = "application/vnd.oci.image.index.v1+json";
+/// Media type of the image manifests that Docker made before OCI had its own (Docker's image manifest version 2, schema 2).
+pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
+/// Media type of the lists of these by platform, in the place of image indexes.
+pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
 /// Media type of the empty descriptor.
 pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 /// Artifact type of a bundle: its image index, its manifests and their descriptors.

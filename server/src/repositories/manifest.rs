@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use symseal_bundle::loose::LOOSE;
 use symseal_bundle::oci;
 
@@ -72,6 +73,16 @@ pub(crate) enum ManifestError {
         /// In the request.
         header: String,
     },
+    /// Who goes by the type reads one thing in it, and who goes by what it has another one.
+    #[error(
+        "the manifest is of type {media_type} and has {fields}: an index has \"manifests\" alone, an image manifest \"config\" and \"layers\" (OCI image specification, image-index.md and manifest.md)"
+    )]
+    TwoKinds {
+        /// Its type.
+        media_type: String,
+        /// Names of fields, as shown.
+        fields: String,
+    },
     /// A type that is none.
     #[error("the manifest's {what} has {length} bytes, expected at most {TYPE_LIMIT}")]
     LongType {
@@ -104,6 +115,52 @@ struct Shape {
     subject: Option<DescriptorShape>,
     #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
+    /// Of Docker's first schema.
+    fs_layers: Option<IgnoredAny>,
+}
+
+impl Shape {
+    fn read(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let shape: Self = serde_json::from_slice(bytes)?;
+        if shape.schema_version == 2 { Ok(shape) } else { Err(ManifestError::SchemaVersion(shape.schema_version)) }
+    }
+
+    /// Its media type, sent with `content_type` if the request said one.
+    fn media_type(&self, content_type: Option<&str>) -> Result<String, ManifestError> {
+        Ok(match (&self.media_type, content_type) {
+            (Some(field), Some(header)) if field != header => {
+                return Err(ManifestError::MediaType { field: field.clone(), header: header.to_owned() });
+            }
+            (Some(media_type), _) => media_type.clone(),
+            (None, Some(header)) => header.to_owned(),
+            (None, None) if self.manifests.is_some() => oci::IMAGE_INDEX.to_owned(),
+            (None, None) => oci::MANIFEST.to_owned(),
+        })
+    }
+
+    /// Refuses what is an index to some and an image to others: whoever signs or scans the one has not seen the other. (CVE-2021-41190)
+    fn check_kind(&self, media_type: &str) -> Result<(), ManifestError> {
+        let of_image = [
+            ("config", self.config.is_some()),
+            ("layers", self.layers.is_some()),
+            ("fsLayers", self.fs_layers.is_some()),
+        ];
+        let of_index = [("manifests", self.manifests.is_some())];
+        let has = |fields: &[(&'static str, bool)]| -> Vec<&'static str> {
+            fields.iter().filter_map(|(name, is_there)| is_there.then_some(*name)).collect()
+        };
+        let (image, index) = (has(&of_image), has(&of_index));
+        let is_index = matches!(media_type, oci::IMAGE_INDEX | oci::DOCKER_LIST);
+        let is_image = matches!(media_type, oci::MANIFEST | oci::DOCKER_MANIFEST);
+        let is_ambiguous = (!image.is_empty() && !index.is_empty())
+            || (is_index && !image.is_empty())
+            || (is_image && !index.is_empty());
+        if !is_ambiguous {
+            return Ok(());
+        }
+        let fields: Vec<String> = image.iter().chain(&index).map(|name| format!("{name:?}")).collect();
+        Err(ManifestError::TwoKinds { media_type: media_type.to_owned(), fields: fields.join(" and ") })
+    }
 }
 
 #[derive(Deserialize)]
@@ -168,29 +225,33 @@ impl Manifest {
         self.children().map(|child| &child.digest)
     }
 
-    /// Refuses types that are longer than any is: those of every manifest are in memory. One that was stored before is read all the same.
-    pub(crate) fn check_types(&self) -> Result<(), ManifestError> {
+    /// Refuses types that are longer than any is: those of every manifest are in memory.
+    fn check_types(&self) -> Result<(), ManifestError> {
         let types = [("mediaType", Some(&self.media_type)), ("artifactType", self.artifact_type.as_ref())];
         let long =
             types.into_iter().find_map(|(what, text)| Some((what, text?.len())).filter(|(_, it)| *it > TYPE_LIMIT));
         long.map_or(Ok(()), |(what, length)| Err(ManifestError::LongType { what, length }))
     }
 
-    /// Reads a manifest's bytes, sent with the media type `content_type` if the request said one.
+    /// Reads a manifest that is sent, with the media type `content_type` if the request said one.
+    ///
+    /// # Errors
+    /// Also of what is read all the same where it was stored before: types without end, and what is an image and an index at once.
+    pub(crate) fn parse_sent(bytes: &[u8], content_type: Option<&str>) -> Result<Self, ManifestError> {
+        let shape = Shape::read(bytes)?;
+        shape.check_kind(&shape.media_type(content_type)?)?;
+        let manifest = Self::of(shape, bytes, content_type)?;
+        manifest.check_types()?;
+        Ok(manifest)
+    }
+
+    /// Reads a manifest's bytes, stored with the media type `content_type` if that is known.
     pub(crate) fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, ManifestError> {
-        let shape: Shape = serde_json::from_slice(bytes)?;
-        if shape.schema_version != 2 {
-            return Err(ManifestError::SchemaVersion(shape.schema_version));
-        }
-        let media_type = match (shape.media_type, content_type) {
-            (Some(field), Some(header)) if field != header => {
-                return Err(ManifestError::MediaType { field, header: header.to_owned() });
-            }
-            (Some(media_type), _) => media_type,
-            (None, Some(header)) => header.to_owned(),
-            (None, None) if shape.manifests.is_some() => "application/vnd.oci.image.index.v1+json".to_owned(),
-            (None, None) => "application/vnd.oci.image.manifest.v1+json".to_owned(),
-        };
+        Self::of(Shape::read(bytes)?, bytes, content_type)
+    }
+
+    fn of(shape: Shape, bytes: &[u8], content_type: Option<&str>) -> Result<Self, ManifestError> {
+        let media_type = shape.media_type(content_type)?;
         let config_type = shape.config.as_ref().map(|config| config.media_type.clone());
         let layers = shape.layers.unwrap_or_default();
         let annotations = shape.annotations.unwrap_or_default();
@@ -252,9 +313,9 @@ mod tests {
         assert_eq!(sizes, [2, 3]);
         for (bytes, is_taken) in [(255, true), (256, false)] {
             let typed = manifest(&format!(r#","artifactType":"{}""#, "x".repeat(bytes)));
+            assert_eq!(Manifest::parse_sent(typed.as_bytes(), None).is_ok(), is_taken);
             // As it is at a start, where it was stored before.
-            let parsed = Manifest::parse(typed.as_bytes(), None).unwrap();
-            assert_eq!(parsed.check_types().is_ok(), is_taken);
+            assert!(Manifest::parse(typed.as_bytes(), None).is_ok());
         }
     }
 
@@ -266,6 +327,31 @@ mod tests {
         assert!(matches!(Manifest::parse(bad_digest.as_bytes(), None), Err(ManifestError::Digest { .. })));
         assert!(matches!(Manifest::parse(br#"{"schemaVersion":1}"#, None), Err(ManifestError::SchemaVersion(1))));
         assert!(Manifest::parse(b"[]", None).is_err());
+    }
+
+    #[test]
+    fn what_is_an_index_and_an_image_at_once_is_not_taken_and_is_read_where_it_is_stored() {
+        let taken = |text: &str, sent_as: &str| Manifest::parse_sent(text.as_bytes(), Some(sent_as)).is_ok();
+        for (fields, as_index, as_image, as_other) in [
+            (r#""manifests":[]"#, true, false, true),
+            (r#""layers":[]"#, false, true, true),
+            (r#""manifests":null,"layers":[]"#, false, true, true),
+            (r#""manifests":[],"layers":[]"#, false, false, false),
+            (r#""manifests":[],"config":null,"layers":null"#, true, false, true),
+            (r#""manifests":[],"fsLayers":[]"#, false, false, false),
+            (r#""fsLayers":[]"#, false, true, true),
+            (r#""annotations":{}"#, true, true, true),
+        ] {
+            let text = format!(r#"{{"schemaVersion":2,{fields}}}"#);
+            for index in [oci::IMAGE_INDEX, oci::DOCKER_LIST] {
+                assert_eq!(taken(&text, index), as_index, "{fields} {index}");
+            }
+            for image in [oci::MANIFEST, oci::DOCKER_MANIFEST] {
+                assert_eq!(taken(&text, image), as_image, "{fields} {image}");
+            }
+            assert_eq!(taken(&text, "application/vnd.example+json"), as_other, "{fields}");
+            assert!(Manifest::parse(text.as_bytes(), None).is_ok(), "{fields}");
+        }
     }
 
     #[test]

@@ -116,6 +116,51 @@ async fn the_type_of_a_manifest_stays_as_it_was_published() {
 }
 
 #[tokio::test]
+async fn a_manifest_that_is_an_image_and_an_index_at_once_is_refused() {
+    let fixture = Fixture::new().await;
+    fixture.blob("r", b"{}").await;
+    let image = manifest(json!({}));
+    assert_eq!(fixture.manifest("r", "image", &image).await.status(), StatusCode::CREATED);
+    let of_image = Digest::of(image.to_string().as_bytes()).to_string();
+    let child = json!({ "mediaType": MANIFEST, "digest": of_image, "size": image.to_string().len() });
+    let index = json!({ "schemaVersion": 2, "manifests": [child] });
+    let both = |mut document: Value, field: &str, of: &Value| {
+        document[field] = of[field].clone();
+        document
+    };
+    let sent = async |document: &Value, media_type: &str| {
+        let mut document = document.clone();
+        document["mediaType"] = json!(media_type);
+        let url = fixture.server.url("/v2/r/manifests/both");
+        let put = fixture.http.put(url).header(CONTENT_TYPE, media_type).body(document.to_string());
+        let answer = put.send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    };
+    let oci_index = "application/vnd.oci.image.index.v1+json";
+    let list = "application/vnd.docker.distribution.manifest.list.v2+json";
+    for (document, media_type) in [
+        (both(index.clone(), "layers", &image), oci_index),
+        (both(index.clone(), "config", &image), oci_index),
+        (both(index.clone(), "config", &image), list),
+        (both(image.clone(), "manifests", &index), MANIFEST),
+        (both(image.clone(), "manifests", &index), "application/vnd.docker.distribution.manifest.v2+json"),
+        (image.clone(), oci_index),
+        (index.clone(), MANIFEST),
+    ] {
+        let (status, told) = sent(&document, media_type).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{media_type} {document}");
+        assert!(told.contains("MANIFEST_INVALID") && told.contains(media_type), "{told}");
+        let fields = ["layers", "config", "manifests"].into_iter().filter(|field| !document[field].is_null());
+        let named = fields.filter(|field| told.contains(&format!("\\\"{field}\\\""))).count();
+        assert!(named > 0, "{told}");
+        assert_eq!(fixture.get("/v2/r/manifests/both").await.status(), StatusCode::NOT_FOUND);
+    }
+    for media_type in [oci_index, list] {
+        assert_eq!(sent(&index, media_type).await.0, StatusCode::CREATED, "{media_type}");
+    }
+}
+
+#[tokio::test]
 async fn a_sha512_names_blobs_and_manifests_and_comes_back_in_the_header() {
     let fixture = Fixture::new().await;
     let name = |bytes: &[u8]| {

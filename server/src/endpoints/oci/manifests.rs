@@ -114,10 +114,8 @@ pub(crate) async fn put(
             BlobDigest::of(&bytes)
         }
     };
-    let manifest = Manifest::parse(&bytes, content_type.as_deref())
+    let manifest = Manifest::parse_sent(&bytes, content_type.as_deref())
         .map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
-
-    manifest.check_types().map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
     let mut answer = stored(format!("/v2/{name}/manifests/{digest}"), &digest);
     if let Some(subject) = &manifest.subject {
         answer.extend(headers([(OCI_SUBJECT, subject.to_string())]));
