@@ -36,7 +36,7 @@ use root::Root;
 pub(crate) const TREES_FILE: &str = "trees.index";
 
 /// What the rows are made by: raise it with whatever a file answers for that it did not before, and all files are read again.
-const CONTENT: u32 = 4;
+const CONTENT: u32 = 5;
 
 /// Between an archive and the path of a member.
 const WITHIN: &str = "!/";
@@ -99,8 +99,13 @@ pub(crate) struct NamedFile {
     pub(crate) archive: Option<String>,
 }
 
-/// The path that the way to a member ends with, as debuggers are told it.
-fn path_in_archive(member: &str) -> String {
+/// The path that debuggers are told of what does not lie there as it is: the one that the way to a member ends with; of a `file` that was compressed by itself
+/// the one that it would have here, as `xz -d` leaves it.
+fn path_within(container: &str, member: &str, file: &str) -> String {
+    if member == read::ARCHIVE {
+        let folder = container.rfind('/').and_then(|end| container.get(..=end));
+        return format!("{}{file}", folder.unwrap_or_default());
+    }
     let path = member.rsplit_once(WITHIN).map_or(member, |(_, path)| path);
     format!("/{}", path.trim_start_matches('/'))
 }
@@ -194,10 +199,10 @@ impl Trees {
             for found in row.candidates().filter(|found| self.is_given(found)) {
                 let kinds = [FileKind::Executable, FileKind::Debuginfo];
                 let Some(kind) = kinds.into_iter().find(|kind| kind_code(*kind) == found.kind) else { continue };
-                let (member, container) = (read::split(found.name).0, || ids.bundle(found.bundle));
+                let (member, container) = (read::split(found.name).0, ids.bundle(found.bundle)?.digest);
                 let (path, archive) = match member {
-                    "" => (container()?.digest, None),
-                    member => (path_in_archive(member), Some(container()?.digest)),
+                    "" => (container, None),
+                    member => (path_within(&container, member, found.file), Some(container)),
                 };
                 if wanted(&path) || wanted(found.file) {
                     files.push(NamedFile { id: id.clone(), kind, path, archive });

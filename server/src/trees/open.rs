@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tempfile::NamedTempFile;
 
 use super::read::{copy, extract};
-use super::{Place, Trees, WITHIN, path_in_archive};
+use super::{Place, Trees, WITHIN, path_within};
 use crate::blobs::{Algorithm, BlobDigest, OpenBlob, hash_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::file_stamp::FileStamp;
@@ -45,7 +45,7 @@ impl Place {
 
     /// What debuggers are told that it is called: its path, or that in its archive.
     pub(crate) fn shown(&self) -> String {
-        if self.is_plain() { self.name() } else { path_in_archive(&self.member) }
+        if self.is_plain() { self.name() } else { path_within(&self.name(), &self.member, &self.file) }
     }
 
     /// The path of the archive that it lies in.

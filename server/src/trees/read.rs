@@ -15,7 +15,7 @@ use crate::file_cache::FileCache;
 use crate::ingest::{Answer, RefusedLoose, answers};
 
 /// What archives are called in the ways to their members: the index knows where they lie.
-const ARCHIVE: &str = ".";
+pub(super) const ARCHIVE: &str = ".";
 
 /// The largest file that is looked into, in bytes.
 const LARGEST: u64 = 16 << 30;
@@ -29,7 +29,8 @@ const BLOCK: usize = 256 << 10;
 /// A file that answers for something.
 #[derive(Debug)]
 pub(super) struct Holder {
-    /// The way to it within the archive, and its place where that is known ([`split`]); empty for a file by itself.
+    /// The way to it within the archive, and its place where that is known ([`split`]); empty for a file by itself, and [`ARCHIVE`] for one that was
+    /// compressed by itself.
     pub(super) member: String,
     /// Its own name.
     pub(super) file: String,
@@ -120,12 +121,16 @@ pub(super) fn holders(mut file: File, name: &str, (cache, unread): (&FileCache, 
     let mut head = Vec::with_capacity(SNIFF_BYTES);
     Read::by_ref(&mut file).take(SNIFF_BYTES as u64).read_to_end(&mut head)?;
     file.seek(SeekFrom::Start(0))?;
+    let own = name.rsplit('/').next().unwrap_or(name);
     match sniff(&head) {
         Sniffed::Other if !BreakpadFile::is_one(&head) => Ok(Vec::new()),
         Sniffed::Archive(_) => {
             let mut found = Vec::new();
             let visit = &mut |member: &Member<'_>, content: &mut dyn Read| -> Result<(), Halt> {
-                let holder = holder(content, joined(member), member.file_name(), cache).map_err(Halt::Io)?;
+                // What was compressed by itself is called as the file is.
+                let path = if member.outer.is_empty() { own } else { member.path };
+                let named = Member { path, ..member.clone() };
+                let holder = holder(content, joined(member), named.file_name(), cache).map_err(Halt::Io)?;
                 found.extend(holder);
                 Ok(())
             };
@@ -143,10 +148,7 @@ pub(super) fn holders(mut file: File, name: &str, (cache, unread): (&FileCache, 
                 Err(halt) => Err(halt.into()),
             }
         }
-        _ => {
-            let own = name.rsplit('/').next().unwrap_or(name);
-            Ok(holder(&mut file, String::new(), own, cache)?.into_iter().collect())
-        }
+        _ => Ok(holder(&mut file, String::new(), own, cache)?.into_iter().collect()),
     }
 }
 

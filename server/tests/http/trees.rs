@@ -194,6 +194,16 @@ fn plant(work: &Path, tree: &Path) -> BTreeMap<String, Vec<u8>> {
     run("xz", &["--keep", text(&module.debug)]);
     copy(&work.join("aaaa0007.debug.xz"), tree.join("module.ko.xz"));
     expect(format!("/buildid/{}/debuginfo", module.id), &module.debug);
+    // Twice, and under a name that does not say so.
+    let kernel = program(work, "aaaa0008");
+    run("gzip", &["--keep", text(&kernel.stripped)]);
+    run("zstd", &["--quiet", text(&work.join("aaaa0008.stripped.gz"))]);
+    copy(&work.join("aaaa0008.stripped.gz.zst"), tree.join("boot/vmlinux.gz.zst"));
+    expect(format!("/buildid/{}/executable", kernel.id), &kernel.stripped);
+    let other = program(work, "aaaa0009");
+    run("zstd", &["--quiet", text(&other.debug)]);
+    copy(&work.join("aaaa0009.debug.zst"), tree.join("packed"));
+    expect(format!("/buildid/{}/debuginfo", other.id), &other.debug);
     // What is nobody's debug file, and what would hold up whoever opens it.
     std::fs::write(tree.join("notes.txt"), "no release file").unwrap();
     std::fs::write(tree.join("broken.deb"), "!<arch>\nand no more").unwrap();
@@ -231,7 +241,7 @@ pub(crate) async fn wait(http: &Client, server: &Running, path: &str, wanted: St
 }
 
 pub(crate) fn has_tools() -> bool {
-    ["cc", "objcopy", "dpkg-deb", "tar", "xz", "zstd"].iter().all(|tool| has(tool))
+    ["cc", "objcopy", "dpkg-deb", "tar", "xz", "zstd", "gzip"].iter().all(|tool| has(tool))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -285,7 +295,10 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
     assert!(get(&http, &server, &key).await.1 == expected["/buildid/aaaa0003/debuginfo"]);
 
     // By their paths, in packages too; and addresses get names, of a file in a package and of one by itself.
-    let at_2 = tree.join(".build-id/aa/aa0002.debug").to_str().unwrap().to_owned();
+    let at = |path: &str| tree.join(path).to_str().unwrap().to_owned();
+    let at_2 = at(".build-id/aa/aa0002.debug");
+    let (by_path, by_name) = (format!("key=file&value={}", at("module.ko")), "key=file&value=vmlinux");
+    let by_glob = format!("key=glob&value={}/*", at("boot"));
     for (query, found, archive) in [
         (
             "key=glob&value=/usr/bin/*",
@@ -294,6 +307,11 @@ async fn files_are_served_by_themselves_and_out_of_packages_and_what_changes_is_
         ),
         ("key=file&value=aaaa0004.debug", ("aaaa0004", "debuginfo", "/aaaa0004.debug".to_owned()), Some("a.tar.xz")),
         ("key=buildid&value=aaaa0002", ("aaaa0002", "debuginfo", at_2.clone()), None),
+        // What was compressed by itself is called as it is when it is unpacked.
+        (&by_path, ("aaaa0007", "debuginfo", at("module.ko")), Some("module.ko.xz")),
+        (by_name, ("aaaa0008", "executable", at("boot/vmlinux")), Some("boot/vmlinux.gz.zst")),
+        (&by_glob, ("aaaa0008", "executable", at("boot/vmlinux")), Some("boot/vmlinux.gz.zst")),
+        ("key=buildid&value=aaaa0009", ("aaaa0009", "debuginfo", at("packed")), Some("packed")),
     ] {
         let answer = http.get(server.url(&format!("/metadata?{query}"))).send().await.unwrap();
         let answer: serde_json::Value = answer.json().await.unwrap();
@@ -478,7 +496,7 @@ async fn debuginfod_answers_alike_over_the_same_tree() {
     };
     for path in expected.keys() {
         // A file that is compressed by itself is none of debuginfod's.
-        if path.contains("aaaa0007") {
+        if ["aaaa0007", "aaaa0008", "aaaa0009"].iter().any(|id| path.contains(id)) {
             continue;
         }
         wait(&http, &server, path, StatusCode::OK).await;
