@@ -34,8 +34,9 @@ pub fn check(config: &Config, origins: &Origins, seals: Option<&SealRules>) -> R
 }
 
 /// What a start would warn of, where blobs that nothing names are collected by this schedule.
-pub fn warnings(config: &Config, schedule: Option<Schedule>) -> Vec<String> {
+pub fn warnings(config: &Config, origins: &Origins, schedule: Option<Schedule>) -> Vec<String> {
     let mut warnings = idle_rules(&config.retention);
+    warnings.extend(origins.warnings());
     if let (Some(burst), None) = (config.limits.burst, config.limits.requests_per_second) {
         let meant = "set that too for a limit, or leave both out for none";
         warnings.push(format!("limits.burst = {burst} means nothing without limits.requests_per_second: {meant}"));
@@ -117,10 +118,35 @@ mod tests {
     fn a_burst_without_a_rate_is_told() {
         let mut config = Config::new("data", ([127, 0, 0, 1], 0).into());
         config.limits.burst = Some(0);
-        let told = warnings(&config, None);
+        let none = Origins::default();
+        let told = warnings(&config, &none, None);
         assert!(told.len() == 1 && told[0].starts_with("limits.burst = 0 means nothing without"), "{told:?}");
         config.limits.requests_per_second = Some(1.0);
-        assert!(warnings(&config, None).is_empty());
+        assert!(warnings(&config, &none, None).is_empty());
+    }
+
+    #[test]
+    fn a_directory_of_sources_that_is_the_whole_machine_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("src");
+        std::os::unix::fs::symlink("/", &link).unwrap();
+        let config = Config::new("data", ([127, 0, 0, 1], 0).into());
+        let told = |root: &Path| {
+            let origins = Origins { source_roots: vec![root.to_owned()], ..Origins::default() };
+            warnings(&config, &origins, None)
+        };
+        for root in [Path::new("/"), Path::new("/usr/.."), Path::new("/etc"), &link] {
+            let told = told(root);
+            assert!(
+                told.len() == 1 && told[0].contains("/etc") && told[0].contains(root.to_str().unwrap()),
+                "{told:?}"
+            );
+        }
+        // A release of sources may have a folder of any of these names.
+        std::fs::create_dir_all(folder.path().join("etc")).unwrap();
+        for root in [folder.path(), Path::new("/usr/include"), Path::new("/nonexistent")] {
+            assert!(told(root).is_empty(), "{}", root.display());
+        }
     }
 
     #[test]

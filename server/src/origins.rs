@@ -60,7 +60,24 @@ pub const SILENCE: Duration = Duration::from_secs(3);
 /// The default of [`Origins::tree_interval`]: five minutes, as debuginfod's.
 pub const TREE_INTERVAL: Duration = Duration::from_secs(5 * 60);
 
+/// What every machine has there is no source: accounts and configuration, what people and services keep, and what the system says of processes.
+const NO_SOURCES: [&str; 7] = ["/etc", "/home", "/root", "/var/lib", "/run", "/proc", "/sys"];
+
 impl Origins {
+    /// What a start would warn of: directories of sources with far more in them. Blocks.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let warning = |root: &PathBuf| {
+            let real = root.canonicalize().ok()?;
+            let is_held = |place: &&str| Path::new(place).canonicalize().is_ok_and(|place| place.starts_with(&real));
+            let held: Vec<&str> = NO_SOURCES.into_iter().filter(|place| is_held(&place)).collect();
+            let (shown, held) = (root.display(), (!held.is_empty()).then(|| held.join(", "))?);
+            Some(format!(
+                "origins.source_roots: {shown} has {held} in it, and whoever may read one debug file reads all files there that the server can: name the directories that have sources alone"
+            ))
+        };
+        self.source_roots.iter().filter_map(warning).collect()
+    }
+
     /// Opens the directories of sources.
     pub(crate) fn open_source_roots(&self, withheld: &Arc<Withheld>) -> Result<Vec<SourceRoot>, ServerError> {
         let open = |path: &PathBuf| {

@@ -137,6 +137,7 @@ impl Server {
     /// [`ServerError::Origin`] names the URL or directory.
     pub fn with_origins(self, origins: &Origins) -> Result<Self, ServerError> {
         let app = &self.app;
+        origins.warnings().iter().for_each(|problem| tracing::warn!("{problem}"));
         app.cache.bound(origins.cache_bytes);
         let data = self.index_file.parent().unwrap_or(Path::new(""));
         let withheld = origins.withheld(data);

@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let data = config.data.clone();
     if args.check_config {
         symseal_server::check(&config, &origins, seals.as_ref())?;
-        for warning in symseal_server::check_warnings(&config, schedule) {
+        for warning in symseal_server::check_warnings(&config, &origins, schedule) {
             eprintln!("warning: {warning}");
         }
         outln!("{}", said(&config));

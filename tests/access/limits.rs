@@ -70,6 +70,9 @@ fn a_configuration_is_checked_without_starting_a_server() {
     assert!(check("[gc]\ngrace = '0s'\ninterval = '0s'\n", &[]).ok().stderr.is_empty(), "nothing is collected");
     let warned = check("blobs = 's3://bucket'\n", &[]).ok();
     assert!(warned.stderr.contains("NOT collected") && warned.stderr.contains("PostgreSQL"), "{}", warned.stderr);
+    let warned = check("", &["--source-root", "/"]).ok();
+    assert!(warned.stderr.contains("/etc") && warned.stderr.contains("name the directories"), "{}", warned.stderr);
+    assert!(check("", &["--source-root", root.path().to_str().unwrap()]).ok().stderr.is_empty());
     // As a file of variables leaves one that has no value.
     let mut empty = crate::program::command("symseal");
     let empty = empty.args(["serve", "--check-config"]).env("SYMSEAL_SERVER_DATA", "").output().unwrap();
@@ -82,6 +85,25 @@ fn the_configuration_to_begin_with_is_sound() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/release-jobs/deploy/server.toml");
     let sound = symseal(["serve", "--check-config", "--config", file]).ok();
     assert!(sound.stdout.contains("/var/lib/symseal on http://0.0.0.0:8790; tokens are asked for"), "{}", sound.stdout);
+}
+
+#[test]
+fn a_server_that_starts_with_all_of_the_machine_as_sources_says_what_that_means() {
+    let root = tempfile::tempdir().unwrap();
+    let log = root.path().join("log");
+    let mut child = crate::program::command("symseal")
+        .args(["serve", "--listen", "127.0.0.1:0", "--source-root", "/", "--data"])
+        .arg(root.path().join("data"))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let told = std::fs::read_to_string(&log).unwrap();
+    assert!(told.contains("WARN") && told.contains("/etc, ") && told.contains("origins.source_roots"), "{told}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ pub(super) fn look(examined: &Examined) -> Finding {
     if let Err(error) = required.map_err(Into::into).and_then(|()| check(&rest, origins, None)) {
         return Finding::problem(ID, error.to_string(), "mend this setting: the server does not start with it");
     }
-    match check_warnings(config, *schedule) {
+    match check_warnings(config, origins, *schedule) {
         warnings if warnings.is_empty() => {
             Finding::ok(ID, "the settings fit together, and the directories that they name can be read")
         }
