@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::program::{Ran, RunningServer, symseal};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
-use symseal_bundle::Digest;
+use symseal_bundle::{Digest, oci};
 use upstream::{Does, Upstream};
 
 const SOURCE: &str = "int main(int argc, char **argv) { (void)argv; return argc - 1; }\n";
@@ -371,6 +371,81 @@ fn to_a_layout_and_back_and_by_oras_digests_are_the_same() {
         &scene.at("store"),
     ])
     .ok();
+}
+
+/// Sends something to a server; the status.
+fn put(url: &str, media_type: &str, bytes: &str) -> String {
+    let header = format!("Content-Type: {media_type}");
+    let mut sent = Command::new("curl");
+    sent.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-X", "PUT", "-H", &header, "--data-binary", bytes, url]);
+    String::from_utf8(sent.output().unwrap().stdout).unwrap()
+}
+
+/// What a server has under a tag: its media type, and the bytes.
+fn tagged_at(server: &RunningServer, repository: &str) -> (String, String) {
+    let url = format!("http://{}/v2/{repository}/manifests/multi", server.address);
+    let got = Command::new("curl").args(["-sf", "-w", "\\n%{content_type}", &url]).output().unwrap();
+    let text = String::from_utf8(got.stdout).unwrap();
+    let (bytes, media_type) = text.rsplit_once('\n').unwrap();
+    (media_type.to_owned(), bytes.to_owned())
+}
+
+#[test]
+fn a_list_of_docker_is_mirrored_as_it_is_between_registries_and_by_a_layout() {
+    let (Some(_), root) = (program::tool("curl"), tempfile::tempdir().unwrap()) else { return };
+    let at = |name: &str| root.path().join(name).display().to_string();
+    let (from, to) = (RunningServer::start(at("from").as_ref()), RunningServer::start(at("to").as_ref()));
+    let blob = |bytes: &str| {
+        let digest = Digest::of(bytes.as_bytes());
+        let url = format!("http://{}/v2/docker/blobs/uploads/?digest={digest}", from.address);
+        let sent = Command::new("curl").args(["-sf", "--data-binary", bytes, &url]).status().unwrap();
+        assert!(sent.success(), "{bytes}");
+        json!({ "mediaType": "application/vnd.docker.image.rootfs.diff.tar.gzip", "size": bytes.len(), "digest": digest.to_string() })
+    };
+    let manifests = ["amd64", "arm64"].map(|architecture| {
+        let mut config = blob(&format!(r#"{{"architecture":"{architecture}","os":"linux","rootfs":{{}}}}"#));
+        config["mediaType"] = json!("application/vnd.docker.container.image.v1+json");
+        let layers = [blob("of both"), blob(architecture)];
+        let manifest =
+            json!({ "schemaVersion": 2, "mediaType": oci::DOCKER_MANIFEST, "config": config, "layers": layers });
+        let bytes = manifest.to_string();
+        let digest = Digest::of(bytes.as_bytes());
+        let url = format!("http://{}/v2/docker/manifests/{digest}", from.address);
+        assert_eq!(put(&url, oci::DOCKER_MANIFEST, &bytes), "201");
+        let platform = json!({ "architecture": architecture, "os": "linux", "variant": "v1" });
+        json!({ "mediaType": oci::DOCKER_MANIFEST, "size": bytes.len(), "digest": digest.to_string(), "platform": platform })
+    });
+    // As Docker writes it, which is not as we would.
+    let list = json!({ "schemaVersion": 2, "mediaType": oci::DOCKER_LIST, "manifests": manifests });
+    let list = serde_json::to_string_pretty(&list).unwrap();
+    let url = format!("http://{}/v2/docker/manifests/multi", from.address);
+    assert_eq!(put(&url, oci::DOCKER_LIST, &list), "201");
+    let expected = (oci::DOCKER_LIST.to_owned(), list.clone());
+
+    let source = format!("{}/docker", from.address);
+    let layout = at("layout");
+    let copies = [
+        (source.clone(), format!("{}/by-registry", to.address), 1),
+        (source, layout.clone(), 1),
+        (layout, format!("{}/by-layout", to.address), 1),
+    ];
+    for (from, to, brought) in &copies {
+        for mirrored in [*brought, 0] {
+            let told = symseal(["mirror", from, to, "--json"]).ok().json();
+            assert_eq!((&told["mirrored"], &told["failed"]), (&mirrored.into(), &0.into()), "{told:#}");
+        }
+    }
+    for repository in ["by-registry", "by-layout"] {
+        assert_eq!(tagged_at(&to, repository), expected, "{repository}");
+        // Whole, by somebody else's reading.
+        let Some(oras) = program::peer("oras") else { return };
+        let reference = format!("{}/{repository}:multi", to.address);
+        let copied = Command::new(oras)
+            .args(["cp", "--from-plain-http", "--to-oci-layout", &reference, &at(&format!("oras-{repository}"))])
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+    }
 }
 
 #[test]

@@ -10,11 +10,9 @@ use crate::session::{Expect, Session};
 use crate::transfer::gather;
 use crate::{RegistryError, Target};
 
-/// What we take for a manifest.
-const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json";
-
-/// What a subject may be besides: images that Docker pushed.
-const ACCEPTED_ANY: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
+/// What we take for a manifest. Images that Docker pushed are subjects, and are mirrored as they are: a registry that is not told that they are taken makes
+/// another manifest of them, or says that there is none.
+const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
 
 /// What the registry calls the manifest that it sends.
 const CONTENT_DIGEST: &str = "docker-content-digest";
@@ -41,13 +39,38 @@ pub(crate) struct Fetched {
 /// Reads what a manifest of either kind names.
 pub(crate) fn children(digest: Digest, bytes: &[u8]) -> Result<Children, RegistryError> {
     let malformed = |error: &dyn std::fmt::Display| RegistryError::Manifest { digest, problem: error.to_string() };
-    if media_type(digest, bytes)? == oci::IMAGE_INDEX {
-        let index = ImageIndex::parse(bytes).map_err(|error| malformed(&error))?;
-        return Ok(Children { blobs: Vec::new(), manifests: index.manifests });
-    }
-    let manifest = Manifest::parse(bytes).map_err(|error| malformed(&error))?;
-    let blobs = std::iter::once(manifest.config).chain(manifest.layers).collect();
-    Ok(Children { blobs, manifests: Vec::new() })
+    let (config, layers) = match media_type(digest, bytes)?.as_str() {
+        oci::IMAGE_INDEX => {
+            let index = ImageIndex::parse(bytes).map_err(|error| malformed(&error))?;
+            return Ok(Children { blobs: Vec::new(), manifests: index.manifests });
+        }
+        oci::DOCKER_LIST => {
+            let list: DockerList = serde_json::from_slice(bytes).map_err(|error| malformed(&error))?;
+            return Ok(Children { blobs: Vec::new(), manifests: list.manifests });
+        }
+        oci::DOCKER_MANIFEST => {
+            let manifest: DockerManifest = serde_json::from_slice(bytes).map_err(|error| malformed(&error))?;
+            (manifest.config, manifest.layers)
+        }
+        _ => {
+            let manifest = Manifest::parse(bytes).map_err(|error| malformed(&error))?;
+            (manifest.config, manifest.layers)
+        }
+    };
+    Ok(Children { blobs: std::iter::once(config).chain(layers).collect(), manifests: Vec::new() })
+}
+
+/// What Docker's list of manifests names (Docker registry, "Image Manifest Version 2, Schema 2", "Manifest List").
+#[derive(Deserialize)]
+struct DockerList {
+    manifests: Vec<Descriptor>,
+}
+
+/// What Docker's image manifest names (as above, "Image Manifest").
+#[derive(Deserialize)]
+struct DockerManifest {
+    config: Descriptor,
+    layers: Vec<Descriptor>,
 }
 
 /// A manifest's own media type; the two kinds can also be told apart by their fields.
@@ -69,6 +92,10 @@ pub(crate) fn media_type(digest: Digest, bytes: &[u8]) -> Result<String, Registr
 pub(crate) fn as_referrer(digest: Digest, bytes: &[u8]) -> Result<Option<(Digest, Descriptor)>, RegistryError> {
     let malformed = |error: oci::OciError| RegistryError::Manifest { digest, problem: error.to_string() };
     let media_type = media_type(digest, bytes)?;
+    if matches!(media_type.as_str(), oci::DOCKER_LIST | oci::DOCKER_MANIFEST) {
+        // They came before subjects.
+        return Ok(None);
+    }
     let (subject, artifact_type, annotations) = if media_type == oci::IMAGE_INDEX {
         let index = ImageIndex::parse(bytes).map_err(malformed)?;
         (index.subject, index.artifact_type, index.annotations)
@@ -94,24 +121,13 @@ pub(crate) async fn fetch(session: &Session, target: &Target) -> Result<Fetched,
 
 /// The same, where absence is an answer.
 pub(crate) async fn get(session: &Session, target: &Target) -> Result<Option<Fetched>, RegistryError> {
-    get_as(session, target, ACCEPTED).await
-}
-
-/// The same, for manifests that are only named and not read.
-pub(crate) async fn get_any(session: &Session, target: &Target) -> Result<Option<Fetched>, RegistryError> {
-    get_as(session, target, ACCEPTED_ANY).await
-}
-
-async fn get_as(session: &Session, target: &Target, accepted: &'static str) -> Result<Option<Fetched>, RegistryError> {
     let names = &session.options.other_names;
     let sent = match target {
-        Target::Tag(tag) => get_by_name(session, tag, accepted).await?,
-        Target::Digest(digest) => {
-            match (get_by_name(session, &digest.to_string(), accepted).await?, names.of(digest)) {
-                (None, Some(other)) => get_by_name(session, &other, accepted).await?,
-                (sent, _) => sent,
-            }
-        }
+        Target::Tag(tag) => get_by_name(session, tag).await?,
+        Target::Digest(digest) => match (get_by_name(session, &digest.to_string()).await?, names.of(digest)) {
+            (None, Some(other)) => get_by_name(session, &other).await?,
+            (sent, _) => sent,
+        },
     };
     let Some(Sent { url, bytes, own_name }) = sent else { return Ok(None) };
     let found = Digest::of(&bytes);
@@ -134,13 +150,13 @@ struct Sent {
     own_name: String,
 }
 
-async fn get_by_name(session: &Session, name: &str, accepted: &'static str) -> Result<Option<Sent>, RegistryError> {
+async fn get_by_name(session: &Session, name: &str) -> Result<Option<Sent>, RegistryError> {
     let url = session.url(&format!("manifests/{name}"))?;
     let mut tried = 0;
     loop {
         tried += 1;
         let response =
-            session.send(Method::GET, &url, FOUND_OR_NOT, |request| request.header(ACCEPT, accepted)).await?;
+            session.send(Method::GET, &url, FOUND_OR_NOT, |request| request.header(ACCEPT, ACCEPTED)).await?;
         if response.status() == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -192,6 +208,32 @@ mod tests {
         let manifest = Manifest::artifact("a/b", vec![Descriptor::of("c/d", b"layer")]).to_bytes().unwrap();
         assert_eq!(media_type(digest, &manifest).unwrap(), oci::MANIFEST);
         assert_eq!(children(digest, &manifest).unwrap().blobs.len(), 2);
+    }
+
+    #[test]
+    fn what_dockers_manifests_name_is_read_and_they_have_no_subject() {
+        let digest = Digest::of(b"");
+        let one =
+            |kind: &str| format!(r#"{{"mediaType":"{kind}","size":1,"digest":"{}"}}"#, Digest::of(kind.as_bytes()));
+        let manifest = format!(
+            r#"{{"schemaVersion":2,"mediaType":"{}","config":{},"layers":[{},{}]}}"#,
+            oci::DOCKER_MANIFEST,
+            one("a/config"),
+            one("a/layer"),
+            one("a/other")
+        );
+        assert_eq!(children(digest, manifest.as_bytes()).unwrap().blobs.len(), 3);
+        let platform = r#","platform":{"architecture":"arm","os":"linux","variant":"v7","features":["sse4"]}}"#;
+        let listed = one(oci::DOCKER_MANIFEST).replace('}', platform);
+        let list = format!(r#"{{"schemaVersion":2,"mediaType":"{}","manifests":[{listed}]}}"#, oci::DOCKER_LIST);
+        let named = children(digest, list.as_bytes()).unwrap();
+        assert_eq!((named.blobs.len(), named.manifests.len()), (0, 1));
+        for bytes in [&manifest, &list] {
+            assert!(as_referrer(digest, bytes.as_bytes()).unwrap().is_none());
+            for end in 0..bytes.len() {
+                assert!(children(digest, &bytes.as_bytes()[..end]).is_err());
+            }
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Repository {
     }
 
     async fn resolved(&self, target: &Target) -> Result<Option<Descriptor>, RegistryError> {
-        let found = manifests::get_any(&self.session, target).await?;
+        let found = manifests::get(&self.session, target).await?;
         Ok(found.map(|fetched| fetched.descriptor))
     }
 
@@ -102,7 +102,7 @@ impl Repository {
     }
 
     async fn indexes(&self, target: &Target) -> Result<BundleIndexes, RegistryError> {
-        let found = manifests::get_any(&self.session, target).await?;
+        let found = manifests::get(&self.session, target).await?;
         let found = found.ok_or_else(|| self.not_found(target))?;
         let digest = found.descriptor.digest;
         let problem = |digest, problem: String| RegistryError::Manifest { digest, problem };
