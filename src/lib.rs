@@ -14,6 +14,7 @@ mod doctor;
 pub mod exit;
 mod frames;
 mod heap;
+mod http_client;
 pub mod keyring;
 mod local_module;
 mod log_lines;

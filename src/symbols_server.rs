@@ -7,6 +7,8 @@ use reqwest::{Body, Client, Response, Url, header};
 use serde_json::{Value, json};
 use symseal_bundle::Digest;
 
+use crate::http_client;
+
 /// The environment variable with a token, for a server that asks for one.
 const TOKEN: &str = "SYMSEAL_TOKEN";
 
@@ -43,9 +45,7 @@ impl SymbolsServer {
         if url.scheme() == "http" && token.is_some() && !is_this_machine(url) {
             bail!("--to {url}: expected https, as {TOKEN} would go over the network in plain text");
         }
-        // The one provider of this program; it may be there already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut client = Client::builder();
+        let mut client = http_client::client();
         if is_this_machine(url) {
             // The environment's proxy is the way to other machines: for it, this one would be another.
             client = client.no_proxy();

@@ -6,6 +6,7 @@ mod bad_input;
 mod build_ids;
 mod captured;
 mod certify_words;
+mod cryptography;
 mod disclosed_builds;
 mod doctor;
 mod documents;

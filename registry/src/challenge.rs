@@ -254,8 +254,8 @@ mod tests {
     async fn credentials_are_not_sent_to_a_token_server_without_tls() {
         let challenge = token_server("http://elsewhere.example/token", None, None);
         let auth = RegistryAuth::Basic("user".into(), "secret".into());
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let failure = answer(&Client::new(), &challenge, &auth, &[]).await.err().unwrap();
+        let client = crate::client::client().build().unwrap();
+        let failure = answer(&client, &challenge, &auth, &[]).await.err().unwrap();
         assert!(failure.into_error(1).to_string().contains("without TLS"));
     }
 }

@@ -15,6 +15,7 @@
 
 mod blob_stream;
 mod challenge;
+mod client;
 pub mod credentials;
 mod elsewhere;
 mod error;

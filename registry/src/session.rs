@@ -11,6 +11,7 @@ use reqwest::{Client, Method, RequestBuilder, Response, StatusCode, Url};
 use tokio::sync::Mutex;
 
 use crate::challenge::{self, Challenge, bearer};
+use crate::client::client;
 use crate::options::Progress;
 use crate::{Options, Reference, RegistryError};
 
@@ -66,12 +67,9 @@ impl Session {
         operation: RegistryOperation,
         options: &Options,
     ) -> Result<Self, RegistryError> {
-        // An error means that the program has installed a provider already: that one serves as well.
-        let _ = rustls::crypto::ring::default_provider().install_default();
         let root = reference.base_url(options.tls);
         let protocol = |problem: String| RegistryError::Protocol { url: root.clone(), problem };
-        let http = Client::builder()
-            .user_agent(concat!("symseal/", env!("CARGO_PKG_VERSION")))
+        let http = client()
             .connect_timeout(options.connect_timeout)
             .read_timeout(options.stall_timeout)
             .redirect(options.redirections.policy())

@@ -157,7 +157,7 @@ impl Drop for Published {
 }
 
 fn client() -> Result<reqwest::Client> {
-    Ok(reqwest::Client::builder().no_proxy().build()?)
+    Ok(crate::http_client::client().no_proxy().build()?)
 }
 
 fn put(url: &str, body: Vec<u8>) -> Result<Value> {
