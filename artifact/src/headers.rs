@@ -1,7 +1,7 @@
 //! What every object format answers, each in its own folder.
 
 use crate::descriptors::Descriptors;
-use crate::elf::Elf;
+use crate::elf::{Elf, RelocationProblem};
 use crate::macho::Macho;
 use crate::pe::Pe;
 use crate::symbols::{Symbol, SymbolTable};
@@ -78,7 +78,7 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     /// The DWARF section of that suffix (`info`, `line_str`, `info.dwo`), decompressed; none where it is missing or empty.
     fn debug_section(&self, suffix: &str) -> Option<Result<Cow<'d, [u8]>, ArtifactError>>;
     /// Why the debug sections of a relocatable object cannot be used, if so.
-    fn relocation_problem(&self) -> Option<&'static str> {
+    fn relocation_problem(&self) -> Option<RelocationProblem> {
         None
     }
     /// Whether [`Self::debug_section`] would give something, without decompressing.

@@ -65,6 +65,7 @@ pub use archive::{
     read_image_layout, read_image_layout_without, unread_archive, unread_disk_image,
 };
 pub use breakpad::{BreakpadFile, StackRecords};
+pub use elf::RelocationProblem;
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
 pub use macho::{DsymPlace, DsymRole, dsym_bundles, dsym_place};

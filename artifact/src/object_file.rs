@@ -8,7 +8,10 @@ use crate::headers::{Headers, ObjectHeaders};
 use crate::macho::Macho;
 use crate::pe::Pe;
 use crate::symbols::{FunctionSymbol, SymbolTable};
-use crate::{Arch, ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectKind, UnwindInputs, dwarf, sniff};
+use crate::{
+    Arch, ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectKind, RelocationProblem, UnwindInputs, dwarf,
+    sniff,
+};
 use std::borrow::Cow;
 use symseal_module::{DebugId, Svma};
 
@@ -169,6 +172,11 @@ impl<'d> ObjectFile<'d> {
     /// Whether `.debug_info` or `.debug_line` has content, possibly compressed.
     pub fn has_debug_info(&self) -> bool {
         self.headers().has_debug_section("info") || self.headers().has_debug_section("line")
+    }
+
+    /// Why the debug information that the file has is not read, where it is a relocatable object.
+    pub fn relocation_problem(&self) -> Option<RelocationProblem> {
+        self.headers().relocation_problem()
     }
 
     /// Whether `.debug_line` has content, possibly compressed.

@@ -288,7 +288,7 @@ pub(crate) fn load_dwarf<'d>(
     let split: Vec<&dyn ObjectHeaders<'_>> = split.map(ObjectFile::headers).collect();
     Ok(match described.headers().relocation_problem() {
         Some(problem) => {
-            work.skip(problem);
+            work.skip(problem.reason());
             DwarfFiles::none()
         }
         None => DwarfFiles::load(described.headers(), supplementary, &split, threads, work),

@@ -105,6 +105,13 @@ fn compressed_code_of_mips_starts_at_even_addresses_and_has_its_lines_there() {
             arguments.extend(flag.split(' '));
             run(compiler, &arguments, folder).expect("a library");
             compare(folder, &name, &["leaf", "plain", "list", "rare", "choose"], true);
+            // The same as an object, whose debug sections are relocated, with all code in one section: each starts at 0 for llvm-symbolizer.
+            let object = format!("{compiler}{flag}.o");
+            let mut arguments = vec!["-mips32r2", "-mabi=32", "-O2", "-g", "-fPIC", "-Dcold=noinline", "-c", "a.c"];
+            arguments.extend(["-o", &object]);
+            arguments.extend(flag.split(' '));
+            run(compiler, &arguments, folder).expect("an object");
+            compare(folder, &object, &["leaf", "plain", "list", "rare", "choose"], true);
         }
     }
     // Clang's, linked by GNU ld: lld does not know all relocations. Version 14 writes sequences of lines that reach over the next function.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use symseal_artifact::Format;
+use symseal_artifact::{Format, RelocationProblem};
 use symseal_bundle::DebugInfo;
 use symseal_module::DebugId;
 
@@ -37,6 +37,14 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
         format!("add its debug file of id {}, and what that refers to: {}", module.debug_id, of.missing.join(", "))
     } else if !of.missing.is_empty() {
         format!("its debug information refers to what is not among the inputs: {}", of.missing.join(", "))
+    } else if let Some(problem) = object.relocation_problem {
+        let what_to_do = match problem {
+            RelocationProblem::Processor => {
+                "its functions have the names of its symbols and no lines, and no other file would change that"
+            }
+            RelocationProblem::Compact => "assemble it without -Wa,--crel",
+        };
+        format!("its debug information is not read ({}): {what_to_do}", problem.reason())
     } else if object.object_map > 0 {
         format!(
             "its debug information is in {} object files on the machine that linked it: run dsymutil there, and add the dSYM",

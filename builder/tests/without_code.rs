@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::inputs::{SOURCE, builder, compile, output, report, run, tool};
 use symseal_builder::{BuildReport, PairedBy, PairedRole};
+use symseal_bundle::DebugInfo;
 
 const TABLE: &str = "const int table[64] = { 1, 2, 3 };\n";
 
@@ -280,6 +281,40 @@ fn kernel_modules_without_an_id_of_a_linker_are_told_apart_by_code_and_data() {
     assert_eq!((module.name.as_str(), module.paired.len()), ("shipped.ko", 1));
     assert_eq!(module.paired[0].paired_by, Some(PairedBy::DebuglinkCrc));
     assert!(found.is_complete(), "{found:#?}");
+}
+
+#[test]
+fn a_kernel_module_whose_relocations_are_not_read_is_told_as_that() {
+    let Some(clang) = tool("clang-19") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (name, flags, expected) in [
+        ("s390x", &["--target=s390x-linux-gnu"][..], None),
+        ("m68k", &["--target=m68k-linux-gnu"], Some("of a processor whose relocations are not read")),
+        ("crel", &["--target=x86_64-linux-gnu", "-Wa,--crel,--allow-experimental-crel"], Some("without -Wa,--crel")),
+    ] {
+        let object = module_object(&clang, dir.path(), name, flags);
+        let found = report(std::slice::from_ref(&object));
+        let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
+        assert_eq!(module.debug_info == DebugInfo::Full, expected.is_none(), "{module:#?}");
+        let advice: Vec<&str> =
+            found.binaries_without_debug_files.iter().map(|binary| binary.advice.as_str()).collect();
+        match (expected, advice.as_slice()) {
+            (None, []) => {}
+            (Some(expected), [advice]) => {
+                assert!(advice.starts_with("its debug information is not read"), "{advice}");
+                assert!(advice.contains(expected) && !advice.contains("strip"), "{advice}");
+                assert_eq!(module.functions.get("symtab"), Some(&3), "{module:#?}");
+            }
+            _ => panic!("{name}: {advice:?}"),
+        }
+        // Without debug information it lacks what any other binary lacks.
+        if let (Some(_), Some(objcopy)) = (expected, tool("llvm-objcopy-19")) {
+            run(&objcopy, &["--strip-debug", text(&object)]);
+            let found = report(&[object]);
+            let [lacking] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+            assert!(!lacking.advice.contains("not read"), "{}", lacking.advice);
+        }
+    }
 }
 
 #[test]

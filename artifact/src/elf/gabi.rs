@@ -11,11 +11,17 @@ pub(crate) const ET_EXEC: u16 = 2;
 pub(crate) const ET_DYN: u16 = 3;
 pub(crate) const ET_CORE: u16 = 4;
 
+pub(crate) const EM_SPARC: u16 = 2;
 pub(crate) const EM_386: u16 = 3;
 pub(crate) const EM_MIPS: u16 = 8;
+pub(crate) const EM_SPARC32PLUS: u16 = 18;
+pub(crate) const EM_PPC: u16 = 20;
 pub(crate) const EM_PPC64: u16 = 21;
+pub(crate) const EM_S390: u16 = 22;
 pub(crate) const EM_ARM: u16 = 40;
+pub(crate) const EM_SPARCV9: u16 = 43;
 pub(crate) const EM_X86_64: u16 = 62;
+pub(crate) const EM_HEXAGON: u16 = 164;
 pub(crate) const EM_AARCH64: u16 = 183;
 pub(crate) const EM_RISCV: u16 = 243;
 pub(crate) const EM_CSKY: u16 = 252;

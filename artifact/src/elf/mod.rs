@@ -15,3 +15,4 @@ mod symbols;
 mod unwind;
 
 pub(crate) use headers::{Elf, Section};
+pub use relocate::RelocationProblem;

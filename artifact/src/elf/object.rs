@@ -8,8 +8,8 @@ use crate::headers::ObjectHeaders;
 use crate::scripts;
 use crate::symbols::{Symbol, SymbolTable};
 use crate::{
-    Arch, ArtifactError, DebugAltLink, DebugLink, Format, IdKind, MAX_SECTION_BYTES, ObjectKind, SectionSlice,
-    UnwindInputs,
+    Arch, ArtifactError, DebugAltLink, DebugLink, Format, IdKind, MAX_SECTION_BYTES, ObjectKind, RelocationProblem,
+    SectionSlice, UnwindInputs,
 };
 use std::borrow::Cow;
 use std::ops::Range;
@@ -130,7 +130,7 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         }))
     }
 
-    fn relocation_problem(&self) -> Option<&'static str> {
+    fn relocation_problem(&self) -> Option<RelocationProblem> {
         relocate::problem(self)
     }
 

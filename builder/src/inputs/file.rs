@@ -6,7 +6,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use symseal_artifact::{Arch, Format, IdKind, ObjectKind};
+use symseal_artifact::{Arch, Format, IdKind, ObjectKind, RelocationProblem};
 use symseal_bundle::pages::Measured;
 use symseal_bundle::{Digest, LayoutDir};
 use symseal_module::DebugId;
@@ -76,6 +76,8 @@ pub(crate) struct ObjectFacts {
     /// Debuginfod clients may ask for it as debug information.
     pub(crate) is_debuginfo: bool,
     pub(crate) tells: Tells,
+    /// It has debug information that is not read.
+    pub(crate) relocation_problem: Option<RelocationProblem>,
     /// dwz has packed its debug information.
     pub(crate) is_packed_by_dwz: bool,
     pub(crate) has_mini_debug_info: bool,

@@ -1,111 +1,18 @@
 //! Relocations of a relocatable object's debug sections, applied as the linker would.
-//!
-//! Sources of the numbers and rules: the processor supplements to the System V ABI of x86-64, i386, Arm, AArch64, 64-bit
-//! PowerPC and RISC-V.
+
+mod problem;
+mod rules;
 
 use super::gabi;
 use super::headers::{Elf, Section};
 use crate::proportion::in_proportion;
+use rules::{Rule, rule};
 
-/// What a relocation does with `S`, its symbol's address, `A`, its addend, and `P`, its own address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Rule {
-    Nothing,
-    /// `S + A`, in so many bytes.
-    Absolute(u8),
-    /// `S + A − P`, in so many bytes.
-    Relative(u8),
-    /// What is there plus `S + A`, in so many bytes.
-    Add(u8),
-    /// What is there minus `S + A`, in so many bytes.
-    Subtract(u8),
-    /// `S + A` in the lower 6 bits of a byte.
-    Set6,
-    /// The lower 6 bits of a byte minus `S + A`.
-    Subtract6,
-    /// `S + A` as an unsigned LEB128 of the length that is there.
-    SetLeb,
-    /// An unsigned LEB128 minus `S + A`, in the length that is there.
-    SubtractLeb,
-    /// The lower 31 bits are `S + A − P`.
-    Relative31,
-}
+pub use problem::RelocationProblem;
+pub(super) use problem::problem;
 
-/// The rule of a relocation type; none where the type is not known.
-fn rule(machine: u16, kind: u32) -> Option<Rule> {
-    use Rule::{Absolute, Add, Nothing, Relative, Relative31, Set6, SetLeb, Subtract, Subtract6, SubtractLeb};
-    Some(match (machine, kind) {
-        (_, 0) => Nothing,
-        (gabi::EM_X86_64, 1) => Absolute(8),
-        (gabi::EM_X86_64, 10 | 11) => Absolute(4),
-        (gabi::EM_X86_64, 12) => Absolute(2),
-        (gabi::EM_X86_64, 14) => Absolute(1),
-        (gabi::EM_X86_64, 24) => Relative(8),
-        (gabi::EM_X86_64, 2) => Relative(4),
-        (gabi::EM_386, 1) => Absolute(4),
-        (gabi::EM_386, 20) => Absolute(2),
-        (gabi::EM_386, 22) => Absolute(1),
-        (gabi::EM_386, 2) => Relative(4),
-        (gabi::EM_ARM, 2 | 38) => Absolute(4),
-        (gabi::EM_ARM, 5) => Absolute(2),
-        (gabi::EM_ARM, 8) => Absolute(1),
-        (gabi::EM_ARM, 3) => Relative(4),
-        (gabi::EM_ARM, 42) => Relative31,
-        (gabi::EM_AARCH64, 256) => Nothing,
-        (gabi::EM_AARCH64, 257) => Absolute(8),
-        (gabi::EM_AARCH64, 258) => Absolute(4),
-        (gabi::EM_AARCH64, 259) => Absolute(2),
-        (gabi::EM_AARCH64, 260) => Relative(8),
-        (gabi::EM_AARCH64, 261) => Relative(4),
-        (gabi::EM_AARCH64, 262) => Relative(2),
-        (gabi::EM_PPC64, 1 | 24) => Absolute(4),
-        (gabi::EM_PPC64, 38 | 43) => Absolute(8),
-        (gabi::EM_PPC64, 26) => Relative(4),
-        (gabi::EM_PPC64, 44) => Relative(8),
-        (gabi::EM_RISCV, 1) => Absolute(4),
-        (gabi::EM_RISCV, 2) => Absolute(8),
-        (gabi::EM_RISCV, 33..=36) => Add(1 << (kind - 33)),
-        (gabi::EM_RISCV, 37..=40) => Subtract(1 << (kind - 37)),
-        // Alignment and relaxation concern code.
-        (gabi::EM_RISCV, 43 | 51) => Nothing,
-        (gabi::EM_RISCV, 52) => Subtract6,
-        (gabi::EM_RISCV, 53) => Set6,
-        (gabi::EM_RISCV, 54..=56) => Absolute(1 << (kind - 54)),
-        (gabi::EM_RISCV, 57) => Relative(4),
-        (gabi::EM_RISCV, 60) => SetLeb,
-        (gabi::EM_RISCV, 61) => SubtractLeb,
-        // Offsets in thread-local storage say where variables are, which nobody asks here.
-        (gabi::EM_X86_64, 17 | 21)
-        | (gabi::EM_386, 32)
-        | (gabi::EM_ARM, 106)
-        | (gabi::EM_AARCH64, 1029)
-        | (gabi::EM_PPC64, 78)
-        | (gabi::EM_RISCV, 8 | 9) => Nothing,
-        _ => return None,
-    })
-}
-
-/// Why the file's debug sections cannot be relocated, if so.
-pub(super) fn problem(elf: &Elf<'_>) -> Option<&'static str> {
-    if elf.kind != crate::ObjectKind::Relocatable {
-        return None;
-    }
-    let known = matches!(
-        elf.machine,
-        gabi::EM_X86_64 | gabi::EM_386 | gabi::EM_ARM | gabi::EM_AARCH64 | gabi::EM_PPC64 | gabi::EM_RISCV
-    );
-    let names_debug = |section: &Section<'_>| {
-        elf.sections.get(section.info as usize).is_some_and(|target| target.name.starts_with(b".debug_"))
-    };
-    let has = |kinds: &[u32]| elf.sections.iter().any(|section| kinds.contains(&section.kind) && names_debug(section));
-    if !known && has(&[gabi::SHT_REL, gabi::SHT_RELA, gabi::SHT_CREL]) {
-        Some("relocatable object of a processor whose relocations are not read")
-    } else if has(&[gabi::SHT_CREL]) {
-        Some("relocatable object with compact relocations (CREL), which are not read")
-    } else {
-        None
-    }
-}
+/// The types of a relocation of 64-bit MIPS, the first one lowest. Several at once, which code has, are no type that a rule is known for.
+const MIPS_TYPES: u32 = 0xff_ffff;
 
 /// Whether anything is to be done to the section with that number.
 pub(super) fn concerns(elf: &Elf<'_>, number: usize) -> bool {
@@ -165,9 +72,8 @@ pub(super) fn apply_tables<'e, 'd: 'e>(
             let (Some(offset), Some(info)) = (fields.word(0, elf.is_64), fields.word(word, elf.is_64)) else {
                 continue;
             };
-            let (symbol, kind) = if elf.is_64 { (info >> 32, info & 0xffff_ffff) } else { (info >> 8, info & 0xff) };
-            // Both fit 32 bits after the shift and the mask.
-            let Some(rule) = rule(elf.machine, kind as u32) else { continue };
+            let (symbol, kind) = symbol_and_type(elf, info);
+            let Some(rule) = rule(elf.machine, kind) else { continue };
             let addend = has_addends.then(|| fields.addend(2 * word, elf.is_64)).flatten();
             let address = address(elf, symbols, extended, symbol);
             let place = own.wrapping_add(offset);
@@ -180,6 +86,23 @@ pub(super) fn apply_tables<'e, 'd: 'e>(
         }
     }
     move_empty_ranges(elf, bytes, zeros);
+}
+
+/// The number of the symbol and the type of a relocation. (gABI chapter 4, "Relocation")
+fn symbol_and_type(elf: &Elf<'_>, info: u64) -> (u64, u32) {
+    // Each part fits its type after the shift and the mask.
+    match elf.machine {
+        _ if !elf.is_64 => (info >> 8, (info & 0xff) as u32),
+        gabi::EM_MIPS if elf.is_little_endian => {
+            // A word of 32 bits and four bytes, in this order in files of either byte order: the symbol, a special symbol, the third, second
+            // and first type. (64-bit ELF Object File Specification of MIPS, 2.9)
+            (info & 0xffff_ffff, ((info >> 32) as u32).swap_bytes() & MIPS_TYPES)
+        }
+        gabi::EM_MIPS => (info >> 32, info as u32 & MIPS_TYPES),
+        // The upper 24 bits of the type are data. (SPARC Compliance Definition 2.4.1, chapter 4, R_SPARC_OLO10)
+        gabi::EM_SPARCV9 => (info >> 32, (info & 0xff) as u32),
+        _ => (info >> 32, (info & 0xffff_ffff) as u32),
+    }
 }
 
 /// Before DWARF 5 two zeros end a list of ranges (DWARF 4, 2.17.3), and so would an empty range at the start of a section
@@ -226,8 +149,8 @@ fn change(
     let width = match rule {
         Rule::Nothing => return Some(()),
         Rule::Absolute(width) | Rule::Relative(width) | Rule::Add(width) | Rule::Subtract(width) => width,
-        Rule::Set6 | Rule::Subtract6 => 1,
-        Rule::SetLeb | Rule::SubtractLeb => {
+        Rule::Set6 | Rule::Add6 | Rule::Subtract6 => 1,
+        Rule::SetLeb | Rule::AddLeb | Rule::SubtractLeb => {
             let length = bytes.iter().position(|byte| *byte < 0x80)?.checked_add(1)?;
             return change_leb(bytes.get_mut(..length)?, rule, address?.wrapping_add_signed(addend.unwrap_or(0)));
         }
@@ -250,6 +173,7 @@ fn change(
         Rule::Add(_) => there.wrapping_add(value),
         Rule::Subtract(_) => there.wrapping_sub(value),
         Rule::Set6 => (there & 0xc0) | (value & 0x3f),
+        Rule::Add6 => (there & 0xc0) | (there.wrapping_add(value) & 0x3f),
         Rule::Subtract6 => (there & 0xc0) | ((there & 0x3f).wrapping_sub(value) & 0x3f),
         Rule::Relative31 => (there & 0x8000_0000) | (value.wrapping_sub(place) & 0x7fff_ffff),
         _ => value,
@@ -261,7 +185,11 @@ fn change(
 /// Keeps the number of bytes.
 fn change_leb(bytes: &mut [u8], rule: Rule, value: u64) -> Option<()> {
     let there = bytes.iter().rev().fold(0_u64, |number, byte| (number << 7) | u64::from(byte & 0x7f));
-    let mut rest = if rule == Rule::SetLeb { value } else { there.wrapping_sub(value) };
+    let mut rest = match rule {
+        Rule::AddLeb => there.wrapping_add(value),
+        Rule::SubtractLeb => there.wrapping_sub(value),
+        _ => value,
+    };
     for byte in bytes {
         *byte = (*byte & 0x80) | (rest & 0x7f) as u8;
         rest >>= 7;
@@ -315,5 +243,10 @@ mod tests {
         assert_eq!(bytes, [0xac, 0x82, 0x00]);
         change_leb(&mut bytes, Rule::SubtractLeb, 299);
         assert_eq!(bytes, [0x81, 0x80, 0x00]);
+        change_leb(&mut bytes, Rule::AddLeb, 0x1_ffff);
+        assert_eq!(bytes, [0x80, 0x80, 0x08]);
+        // Beyond its length a number wraps around.
+        change_leb(&mut bytes, Rule::AddLeb, 0x1f_ffff);
+        assert_eq!(bytes, [0xff, 0xff, 0x07]);
     }
 }
