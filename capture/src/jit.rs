@@ -12,6 +12,8 @@ const MAX_FUNCTIONS: usize = 1 << 16;
 const MAX_LINES: usize = 4096;
 /// Bytes of lines in one trace: what a process writes of its code may be meant to fill the tracer's memory.
 const MAX_LINE_BYTES: usize = 32 << 20;
+/// Bytes of unwinding rules in one trace, for the same reason.
+const MAX_RULES_BYTES: usize = 16 << 20;
 /// The longest function; what claims more is none.
 const MAX_FUNCTION_BYTES: u64 = 1 << 30;
 
@@ -33,7 +35,7 @@ pub(crate) fn told_alike(before: Vec<TraceJit>, after: Vec<TraceJit>) -> Vec<Tra
 /// `mappings` rise.
 pub(crate) fn led_to(samples: &[TraceSample], told: &JitSnapshot, mappings: &[Mapping]) -> Vec<TraceJit> {
     let mut found: BTreeMap<(Avma, u64), TraceJit> = BTreeMap::new();
-    let mut room = MAX_LINE_BYTES;
+    let mut room = Room { lines: MAX_LINE_BYTES, rules: MAX_RULES_BYTES };
     let mut look = |address: Avma| {
         // A call may be the last instruction of its function.
         for at in [Some(address), address.checked_sub(1)].into_iter().flatten() {
@@ -61,17 +63,27 @@ fn is_made(hit: JitHit<'_>, mappings: &[Mapping]) -> bool {
     hit.function.size <= MAX_FUNCTION_BYTES && home.is_some_and(|mapping| mapping.executable && !mapping.is_file())
 }
 
-fn function(source: JitSource, hit: JitHit<'_>, room: &mut usize) -> TraceJit {
+/// Bytes that there is room for.
+struct Room {
+    lines: usize,
+    rules: usize,
+}
+
+fn function(source: JitSource, hit: JitHit<'_>, room: &mut Room) -> TraceJit {
     let mut lines = Vec::new();
     for (offset, JitLine { line, file, .. }) in hit.lines().take(MAX_LINES) {
-        let Some(left) = room.checked_sub(size_of::<TraceJitLine>() + file.len()) else { break };
-        *room = left;
+        let Some(left) = room.lines.checked_sub(size_of::<TraceJitLine>() + file.len()) else { break };
+        room.lines = left;
         lines.push(TraceJitLine { offset, line: *line, file: file.to_string() });
     }
     let told_by = match source {
         JitSource::PerfMap => "perf-map",
         JitSource::JitDump => "jitdump",
     };
+    let eh_frame = hit.function.eh_frame.as_ref().and_then(|rules| {
+        room.rules = room.rules.checked_sub(rules.len())?;
+        Some(rules.to_vec())
+    });
     TraceJit {
         start: hit.function.start,
         size: hit.function.size,
@@ -79,6 +91,7 @@ fn function(source: JitSource, hit: JitHit<'_>, room: &mut usize) -> TraceJit {
         told_by: told_by.to_owned(),
         overlapped: hit.overlapped,
         lines,
+        eh_frame,
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use symseal_bundle::{Bundle, Digest, FileRole};
-use symseal_module::{Avma, DebugId, MappedModule, MissReason};
+use symseal_module::{Avma, DebugId, MappedModule, MissReason, Svma};
 use symseal_resolver::{JitFunction, JitLine, JitNames, ModuleCode, Resolver, VdsoModule, miss_reason, vdso_module};
 use symseal_trace::{Trace, TraceJit, TraceJitLine};
 use symseal_unwind::compile::{Bases, Input, compile};
@@ -16,12 +16,17 @@ use crate::walk::{EngineModules, is_told_by_code};
 /// The most bytes of code that are kept: those of a large program with all of its libraries.
 const MAX_CODE_BYTES: usize = 1 << 30;
 
+/// Where rules of a jitdump count as lying: behind their function, at the next multiple of this (`docs/formats/trace.md`).
+const JIT_RULES_ALIGNMENT: u64 = 8;
+
 /// The tables that a trace is unwound with.
 #[derive(Debug, Clone, Default)]
 pub struct BundleTables {
     tables: BTreeMap<DebugId, UnwindTable>,
     images: Vec<VdsoModule>,
     jit: Option<Arc<JitNames>>,
+    /// The rules of the functions of JIT compilers that the trace carries some of, by rising address.
+    jit_rules: Arc<[JitRules]>,
     /// Code that was read for stacks that rules alone do not tell.
     code: BTreeMap<DebugId, ModuleCode>,
     missing_code: Vec<MissingTable>,
@@ -33,6 +38,21 @@ pub struct BundleTables {
 pub(crate) struct UnwindTable {
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) digest: Digest,
+}
+
+/// The rules that a runtime wrote for a function that it made: the table is compiled here, and the function stays where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JitRules {
+    /// Its first address, and the one behind it.
+    pub(crate) range: (u64, u64),
+    table: Vec<u8>,
+}
+
+impl JitRules {
+    /// The table, opened; its addresses count from the function's first one.
+    pub(crate) fn open(&self) -> Option<Table<'_>> {
+        Table::open(&self.table).ok()
+    }
 }
 
 /// A module of the trace that has no unwind table, or no code.
@@ -55,7 +75,7 @@ impl BundleTables {
     /// engine says where it stopped for want of a table.
     pub fn for_trace<'b>(bundles: impl IntoIterator<Item = &'b Bundle>, trace: &Trace) -> Self {
         let bundles: Vec<&Bundle> = bundles.into_iter().collect();
-        let mut found = Self { jit: jit_names(trace), ..Self::default() };
+        let mut found = Self { jit: jit_names(trace), jit_rules: jit_rules(trace), ..Self::default() };
         for module in &trace.modules {
             let Some(id) = &module.debug_id else {
                 found.miss(&module.path, None, MissReason::NoDebugId, String::new());
@@ -207,6 +227,11 @@ impl BundleTables {
         self.tables.iter().map(|(id, table)| (id.to_string(), table.digest)).collect()
     }
 
+    /// The rules of functions of JIT compilers, by rising address; none lies over another.
+    pub(crate) fn jit_rules(&self) -> &[JitRules] {
+        &self.jit_rules
+    }
+
     pub(crate) fn bytes(&self, id: &DebugId) -> Option<&[u8]> {
         self.tables.get(id).map(|table| &*table.bytes)
     }
@@ -243,10 +268,47 @@ fn jit_names(trace: &Trace) -> Option<Arc<JitNames>> {
         let mut lines: Vec<JitLine> = told.lines.iter().map(line).collect();
         lines.sort_by_key(|line| line.address);
         let name = told.name.clone();
-        (JitFunction { start: told.start, size: told.size, name, lines, written_at: None }, told.overlapped)
+        (
+            JitFunction { start: told.start, size: told.size, name, lines, eh_frame: None, written_at: None },
+            told.overlapped,
+        )
     };
     let names = JitNames::new(trace.jit.iter().map(function));
     (!names.is_empty()).then(|| Arc::new(names))
+}
+
+/// The rules that the trace carries for code that the process made. Where other code lies over a function its rules are a guess like its name, and are left
+/// out; so are those that say nothing of their function.
+fn jit_rules(trace: &Trace) -> Arc<[JitRules]> {
+    let told = trace.jit.iter().filter(|told| !told.overlapped);
+    let mut rules: Vec<JitRules> = told.filter_map(compile_jit_rules).collect();
+    rules.sort_by_key(|rules| rules.range);
+    // A trace may say anything: of functions that lie over each other, the one that begins first counts.
+    let mut end = 0;
+    rules.retain(|rules| {
+        let is_clear = rules.range.0 >= end;
+        end = if is_clear { rules.range.1 } else { end };
+        is_clear
+    });
+    rules.into()
+}
+
+fn compile_jit_rules(told: &TraceJit) -> Option<JitRules> {
+    let (start, end) = (told.start.0, told.start.0.checked_add(told.size)?);
+    let eh_frame = told.eh_frame.as_deref()?;
+    let digest = Digest::of(eh_frame);
+    let id = DebugId::from_build_id(digest.as_bytes().get(..20)?).ok()?;
+    let compiled = compile(&Input {
+        image_base: Svma(start),
+        text: std::slice::from_ref(&(start..end)),
+        eh_frame: Some((end.checked_next_multiple_of(JIT_RULES_ALIGNMENT)?, eh_frame)),
+        is_jit: true,
+        source_sha256: *digest.as_bytes(),
+        producer: concat!("symseal ", env!("CARGO_PKG_VERSION")),
+        ..Input::of(symseal_unwind::Arch::X86_64, &id)
+    })
+    .ok()?;
+    (compiled.report.covered_bytes > 0).then_some(JitRules { range: (start, end), table: compiled.bytes })
 }
 
 fn read_table(bundles: &[&Bundle], id: &DebugId) -> Result<UnwindTable, (MissReason, String)> {

@@ -2,10 +2,10 @@
 
 use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
 use symseal_trace::Trace;
-use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Options, unwind_with};
+use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Module, Modules, Options, Table, unwind_with};
 
 use crate::scene::{Scene, SceneModule, Snapshot};
-use crate::tables::BundleTables;
+use crate::tables::{BundleTables, JitRules};
 
 /// The frames of a stack that there is room for at first: more than most have, even in recursion.
 const USUAL_FRAMES: usize = 4096;
@@ -53,7 +53,8 @@ pub(crate) struct EngineModules<'t> {
     pub(crate) plain: Modules<'t>,
     /// With the code that was read of some, if any was.
     with_code: Option<Modules<'t>>,
-    /// How many of them are modules of the scene. What comes behind is code that the process made: it has no rules, but a frame pointer may lead into it.
+    /// How many of them are modules of the scene. What comes behind is code that the process made: it has the rules that its runtime wrote, or none, and then a frame
+    /// pointer may lead into it.
     files: usize,
 }
 
@@ -71,14 +72,9 @@ impl<'t> EngineModules<'t> {
                     Some(CodeBytes { start: Avma(code.start.0.wrapping_add(module.bias)), bytes: &code.bytes })
                 }),
             };
-            let made = scene.made.iter().map(|(start, end)| Module {
-                start: Avma(*start),
-                end: Avma(*end),
-                bias: 0,
-                image_base: Svma(0),
-                table: None,
-                code: None,
-            });
+            let ruled = tables.jit_rules().iter().map(|rules| made_module(rules.range, rules.open()));
+            let made = unruled(&scene.made, tables.jit_rules()).into_iter().map(|range| made_module(range, None));
+            let made = ruled.chain(made);
             // Traces are of x86_64 so far; see `Snapshot::engine_registers`.
             Modules::new(Arch::X86_64, scene.modules.iter().map(of).chain(made).collect())
         };
@@ -149,6 +145,28 @@ impl<'t> EngineModules<'t> {
             awaited: walk.continuation.map(|continuation| continuation.awaited),
         }
     }
+}
+
+/// Code that the process made. It stays where it is, so that stated and actual addresses are the same.
+fn made_module((start, end): (u64, u64), table: Option<Table<'_>>) -> Module<'_> {
+    Module { start: Avma(start), end: Avma(end), bias: 0, image_base: Svma(start), table, code: None }
+}
+
+/// What is left of ranges, which rise and do not touch, where functions have no rules. Of modules that lie over each other the engine would take the one that begins last, and no
+/// part of the other behind it.
+fn unruled(ranges: &[(u64, u64)], rules: &[JitRules]) -> Vec<(u64, u64)> {
+    let mut left = Vec::new();
+    for (start, end) in ranges {
+        let mut from = *start;
+        let first = rules.partition_point(|rules| rules.range.1 <= *start);
+        for (begin, behind) in rules.iter().skip(first).map(|rules| rules.range).take_while(|(begin, _)| begin < end) {
+            left.push((from, begin));
+            from = behind;
+        }
+        left.push((from, *end));
+    }
+    left.retain(|(start, end)| start < end);
+    left
 }
 
 /// With what waits for the stack behind it.

@@ -7,6 +7,7 @@ mod coroutine_process;
 mod deep_process;
 mod go_process;
 mod hostile_traces;
+mod jit_rules_process;
 mod real_process;
 mod scanned_process;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -100,7 +100,7 @@ mod tests {
 
     fn function(start: u64, size: u64, name: &str) -> JitFunction {
         let line = JitLine { address: Avma(start + 4), line: 7, file: "/a.js".into() };
-        JitFunction { start: Avma(start), size, name: name.into(), lines: vec![line], written_at: None }
+        JitFunction { start: Avma(start), size, name: name.into(), lines: vec![line], eh_frame: None, written_at: None }
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use symseal_module::Avma;
 
+use crate::forms;
+
 /// A function as the process's runtime told of it, at the instant of the samples.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceJit {
@@ -21,6 +23,10 @@ pub struct TraceJit {
     /// Source lines by rising offset.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<TraceJitLine>,
+    /// The function's call frame information, in the form of `.eh_frame` and laid out as if it lay at the first multiple of eight bytes behind the
+    /// function; where a jitdump has it.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "forms::base64_option")]
+    pub eh_frame: Option<Vec<u8>>,
 }
 
 /// From where on a line holds.

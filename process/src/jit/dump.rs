@@ -7,12 +7,13 @@
 //!   move  (1): pid u32, tid u32, vma u64, old start u64, new start u64, size u64, index u64
 //!   lines (2): start u64, count u64, count × { address u64, line u32, discriminator u32, file, 0 }
 //!   close (3): nothing is written any more
+//!   rules (4): bytes of all u64, of them of .eh_frame_hdr u64, to be mapped u64, .eh_frame, .eh_frame_hdr, padding
 //! ```
 //!
 //! All in the byte order of the machine, which the magic shows. Records of lines belong to the load record of the same
-//! start: V8 and perf's own agent write them before it, others after it.
+//! start: V8 and perf's own agent write them before it, others after it. Those of unwinding rules belong to the next load record.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use symseal_module::Avma;
@@ -29,6 +30,10 @@ const MAX_RECORD_BYTES: usize = 64 << 20;
 const MAX_LINES: usize = 1 << 16;
 /// Records of lines whose function did not come yet. There are one or two in a file that is sound.
 const MAX_WAITING: usize = 1024;
+/// Bytes of one function's unwinding rules; more are left out. V8 and CPython write some fifty.
+const MAX_RULES_BYTES: usize = 1 << 16;
+/// Different rules of a dump; those of further functions are left out. Functions of one frame have the same.
+const MAX_RULES: usize = 1 << 12;
 /// Source files of a dump; lines of further ones are left out.
 const MAX_FILES: usize = 1 << 18;
 /// V8 states lines as they will be in the ELF image that `perf inject` makes: behind its header of 64 bytes. No line of
@@ -41,6 +46,7 @@ const LOAD: u32 = 0;
 const MOVE: u32 = 1;
 const LINES: u32 = 2;
 const CLOSE: u32 = 3;
+const RULES: u32 = 4;
 
 /// Why a file is no jitdump that can be read on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +80,10 @@ pub struct JitDump {
     functions: Arc<JitFunctions>,
     waiting: HashMap<Avma, Vec<JitLine>>,
     files: HashMap<Vec<u8>, Arc<str>>,
+    /// Unwinding rules by their bytes.
+    rules: HashSet<Arc<[u8]>>,
+    /// Those that belong to the next function.
+    coming_rules: Option<Arc<[u8]>>,
     /// The function of the record before, if that was a load record.
     just_loaded: Option<Avma>,
     read_bytes: u64,
@@ -198,7 +208,11 @@ impl JitDump {
                 self.closed = true;
                 Some(())
             }
-            // Unwinding rules, and kinds that later versions add.
+            RULES => {
+                self.just_loaded = loaded;
+                self.rules(body)
+            }
+            // Kinds that later versions add.
             _ => {
                 self.just_loaded = loaded;
                 Some(())
@@ -211,12 +225,13 @@ impl JitDump {
     }
 
     fn load(&mut self, mut body: Fields<'_>, time: u64) -> Option<()> {
+        let eh_frame = self.coming_rules.take();
         let (_pid, _tid, _vma) = (body.u32()?, body.u32()?, body.u64()?);
         let (start, size, _index) = (Avma(body.u64()?), body.u64()?, body.u64()?);
         let name = body.text()?;
         let lines = self.waiting.remove(&start).unwrap_or_default();
         let lines = self.believed(lines, start, size);
-        let function = JitFunction { start, size, name: name_text(name), lines, written_at: Some(time) };
+        let function = JitFunction { start, size, name: name_text(name), lines, eh_frame, written_at: Some(time) };
         self.just_loaded = Some(start);
         self.edit().add(function).then_some(())
     }
@@ -232,6 +247,26 @@ impl JitDump {
         function.lines.sort_by_key(|line| line.address);
         (function.start, function.size) = (to, size);
         self.edit().add(function).then_some(())
+    }
+
+    fn rules(&mut self, mut body: Fields<'_>) -> Option<()> {
+        self.coming_rules = None;
+        let (all, header, _mapped) = (body.u64()?, body.u64()?, body.u64()?);
+        let bytes = usize::try_from(all.checked_sub(header)?).ok()?;
+        let eh_frame = body.bytes.get(..usize::try_from(all).ok()?)?.get(..bytes)?;
+        if eh_frame.is_empty() || eh_frame.len() > MAX_RULES_BYTES {
+            return Some(());
+        }
+        self.coming_rules = match self.rules.get(eh_frame) {
+            Some(known) => Some(Arc::clone(known)),
+            None if self.rules.len() < MAX_RULES => {
+                let new: Arc<[u8]> = eh_frame.into();
+                self.rules.insert(Arc::clone(&new));
+                Some(new)
+            }
+            None => None,
+        };
+        Some(())
     }
 
     fn lines(&mut self, mut body: Fields<'_>, loaded: Option<Avma>) -> Option<()> {

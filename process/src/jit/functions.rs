@@ -18,6 +18,9 @@ pub struct JitFunction {
     pub name: String,
     /// Source lines by rising address, as the runtime wrote them; [`JitHit::line`] reads them.
     pub lines: Vec<JitLine>,
+    /// Call frame information of the function alone, in the form of `.eh_frame` and laid out as if it lay at the first multiple of eight bytes
+    /// behind the function, which is where `perf inject` puts it; where the runtime wrote it.
+    pub eh_frame: Option<Arc<[u8]>>,
     /// When the runtime wrote it, in ns of the clock that it chose; a perf map has no times.
     pub written_at: Option<u64>,
 }
@@ -197,7 +200,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn function(start: u64, size: u64, name: &str) -> JitFunction {
-        JitFunction { start: Avma(start), size, name: name.into(), lines: Vec::new(), written_at: None }
+        JitFunction { start: Avma(start), size, name: name.into(), lines: Vec::new(), eh_frame: None, written_at: None }
     }
 
     fn all(entries: &[(u64, u64, &str)]) -> JitFunctions {

@@ -79,7 +79,14 @@ fn function_of(line: &[u8]) -> Option<JitFunction> {
     if name.is_empty() {
         return None;
     }
-    Some(JitFunction { start: Avma(start), size, name: name_text(name), lines: Vec::new(), written_at: None })
+    Some(JitFunction {
+        start: Avma(start),
+        size,
+        name: name_text(name),
+        lines: Vec::new(),
+        eh_frame: None,
+        written_at: None,
+    })
 }
 
 /// Some runtimes write `0x` before the digits.

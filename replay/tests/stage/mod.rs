@@ -44,7 +44,18 @@ impl Stage {
 
     /// The same, saying whether the bundle has the executables too.
     pub(crate) fn with(dir: tempfile::TempDir, executable: PathBuf, executables: bool) -> Option<Self> {
-        let mut child = Command::new(&executable).stdout(Stdio::piped()).spawn().unwrap();
+        let command = Command::new(&executable);
+        Self::running(dir, executable, command, executables)
+    }
+
+    /// The same of a command that runs `executable`.
+    pub(crate) fn running(
+        dir: tempfile::TempDir,
+        executable: PathBuf,
+        mut command: Command,
+        executables: bool,
+    ) -> Option<Self> {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let said: Vec<String> = lines.take_while(|line| line != "ready").collect();
         // The main thread has yet to go to its own place.

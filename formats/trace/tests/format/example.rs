@@ -41,6 +41,7 @@ pub(crate) fn trace() -> Trace {
         told_by: "jitdump".into(),
         overlapped: true,
         lines: vec![TraceJitLine { offset: 16, line: 7, file: "/tmp/a.js".into() }],
+        eh_frame: Some(vec![0x14, 0, 0, 0]),
     };
     let sample = TraceSample {
         thread: 4279,

@@ -73,14 +73,16 @@ fn code() -> impl Strategy<Value = TraceCode> {
 fn jit() -> impl Strategy<Value = TraceJit> {
     let line =
         (any::<u32>(), text(), 0..1u64 << 53).prop_map(|(line, file, offset)| TraceJitLine { offset, line, file });
-    (any::<u64>(), 1..1u64 << 53, text(), text(), any::<bool>(), vec(line, 0..3)).prop_map(
-        |(start, size, name, told_by, overlapped, lines)| TraceJit {
+    let eh_frame = proptest::option::of(vec(any::<u8>(), 0..20));
+    (any::<u64>(), 1..1u64 << 53, text(), text(), any::<bool>(), vec(line, 0..3), eh_frame).prop_map(
+        |(start, size, name, told_by, overlapped, lines, eh_frame)| TraceJit {
             start: Avma(start),
             size,
             name,
             told_by,
             overlapped,
             lines,
+            eh_frame,
         },
     )
 }

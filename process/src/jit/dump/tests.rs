@@ -46,6 +46,15 @@ impl Writer {
         })
     }
 
+    fn rules(&mut self, eh_frame: &[u8], header: &[u8]) -> &mut Self {
+        let all = eh_frame.len() + header.len();
+        self.record(RULES, 9, |writer| {
+            writer.u64(all as u64).u64(header.len() as u64).u64(all.next_multiple_of(16) as u64);
+            writer.bytes.extend([eh_frame, header].concat());
+            writer.bytes.resize(writer.bytes.len().next_multiple_of(8), 0);
+        })
+    }
+
     fn moved(&mut self, from: u64, to: u64, size: u64) -> &mut Self {
         self.record(MOVE, 9, |writer| {
             writer.u32(77).u32(78).u64(to).u64(from).u64(to).u64(size).u64(1);
@@ -203,4 +212,48 @@ proptest! {
         let _ = dump.read(&bytes[..cut]);
         let _ = (name(&dump, 0x1000), line(&dump, 0x5010));
     }
+}
+
+#[test]
+fn rules_belong_to_the_next_function_and_move_with_it() {
+    for big_endian in [false, true] {
+        let mut writer = Writer::new(big_endian);
+        writer.load(0x1000, 0x20, "before").rules(&[1, 2, 3, 4], &[9; 20]).lines(0x2000, &[(0x2000, 7, b"/a")]);
+        writer.load(0x2000, 0x10, "first").load(0x3000, 0x10, "behind").rules(&[1, 2, 3, 4], &[]);
+        writer
+            .load(0x4000, 0x10, "alike")
+            .rules(&[], &[9; 20])
+            .load(0x5000, 0x10, "of none")
+            .moved(0x4000, 0x6000, 0x10);
+        let dump = read(&writer.bytes);
+        let rules = |at: u64| dump.find(Avma(at)).and_then(|hit| hit.function.eh_frame.as_deref().map(<[u8]>::to_vec));
+        let told = [0x1000, 0x2000, 0x3000, 0x5000, 0x6000].map(rules);
+        assert_eq!(told, [None, Some(vec![1, 2, 3, 4]), None, None, Some(vec![1, 2, 3, 4])]);
+        assert_eq!((dump.bad_records(), dump.rules.len()), (0, 1));
+    }
+}
+
+#[test]
+fn rules_that_are_not_of_their_form_are_passed_over_and_too_many_are_left_out() {
+    let mut writer = Writer::new(false);
+    let wrong: [(u64, u64); 4] = [(100, 4), (4, 8), (u64::MAX, 0), (u64::MAX, u64::MAX - 8)];
+    for (all, header) in wrong {
+        writer.record(RULES, 9, |writer| {
+            writer.u64(all).u64(header).u64(0);
+            writer.bytes.extend([7; 16]);
+        });
+    }
+    writer.record(RULES, 9, |writer| drop(writer.u64(1))).load(0x1000, 0x10, "f");
+    let dump = read(&writer.bytes);
+    assert_eq!(dump.bad_records(), wrong.len() as u64 + 1);
+    assert_eq!(dump.find(Avma(0x1000)).map(|hit| hit.function.eh_frame.is_some()), Some(false));
+    let mut writer = Writer::new(false);
+    writer.rules(&vec![1; MAX_RULES_BYTES + 1], &[]).load(0x1000, 0x10, "large");
+    for at in 0..MAX_RULES as u32 + 1 {
+        writer.rules(&at.to_le_bytes(), &[]).load(0x10_0000 + 0x10 * u64::from(at), 0x10, "f");
+    }
+    let dump = read(&writer.bytes);
+    let has = |at: u64| dump.find(Avma(at)).is_some_and(|hit| hit.function.eh_frame.is_some());
+    let last = 0x10_0000 + 0x10 * MAX_RULES as u64;
+    assert_eq!([has(0x1000), has(0x10_0000), has(last - 0x10), has(last)], [false, true, true, false]);
 }
