@@ -79,9 +79,7 @@ fn trees<'a>(app: &'a App, scope: &Scope) -> Option<&'a Trees> {
 
 async fn source(app: &App, trees: &Trees, place: &Place) -> Result<(Source, ByteRange), TreeError> {
     if place.is_plain() {
-        let wanted = place.clone();
-        let lost = |error| TreeError::Unreadable { name: place.file.clone(), error: std::io::Error::other(error) };
-        let (blob, stamp) = app.pool.run(move || wanted.open()).await.map_err(lost)??;
+        let (blob, stamp) = trees.opened(&app.pool, place).await?;
         return Ok((Source::Foreign(blob, stamp), ByteRange { start: 0, length: place.size }));
     }
     let copy = trees.cached((&app.pool, &app.making), place).await?;

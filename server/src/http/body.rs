@@ -30,7 +30,7 @@ pub(crate) enum Source {
     /// In a file that is read as the client takes it.
     File(OpenBlob),
     /// In a file of somebody else's, who may write to it meanwhile: it is sent while it is in this state.
-    Foreign(OpenBlob, FileStamp),
+    Foreign(Arc<OpenBlob>, FileStamp),
     /// In a map.
     Map(Arc<MappedBlob>),
 }
@@ -47,7 +47,8 @@ impl Source {
     /// Bytes in the file.
     pub(crate) fn size(&self) -> u64 {
         match self {
-            Self::File(blob) | Self::Foreign(blob, _) => blob.size,
+            Self::File(blob) => blob.size,
+            Self::Foreign(blob, _) => blob.size,
             Self::Map(blob) => blob.size(),
         }
     }
@@ -55,7 +56,8 @@ impl Source {
     /// When the bytes were stored, or written.
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         match self {
-            Self::File(blob) | Self::Foreign(blob, _) => blob.modified,
+            Self::File(blob) => blob.modified,
+            Self::Foreign(blob, _) => blob.modified,
             Self::Map(blob) => blob.modified,
         }
     }
@@ -133,7 +135,7 @@ pub(crate) fn file_response(pool: &Pool, method: &Method, request: &HeaderMap, a
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(part.length));
     if *method != Method::HEAD {
         *response.body_mut() = match answer.source {
-            Source::File(blob) => file_body(pool.clone(), blob, part, None),
+            Source::File(blob) => file_body(pool.clone(), Arc::new(blob), part, None),
             Source::Foreign(blob, stamp) => file_body(pool.clone(), blob, part, Some(stamp)),
             Source::Map(blob) => map_body(pool.clone(), blob, part),
         };
@@ -149,8 +151,8 @@ fn insert(response: &mut Response, name: HeaderName, text: &str) {
 
 /// A part of a file as a body. A read that fails breaks the connection: the client must not take less for all, nor what was written to a
 /// file of somebody else's, which was in the state `foreign`, for what the answer's head promised.
-fn file_body(pool: Pool, blob: OpenBlob, part: ByteRange, foreign: Option<FileStamp>) -> Body {
-    let state = (pool, Arc::new(blob), part.start, part.length, Blocks::default());
+fn file_body(pool: Pool, blob: Arc<OpenBlob>, part: ByteRange, foreign: Option<FileStamp>) -> Body {
+    let state = (pool, blob, part.start, part.length, Blocks::default());
     Body::from_stream(stream::try_unfold(state, move |(pool, blob, at, left, mut blocks)| async move {
         if left == 0 {
             return Ok(None);

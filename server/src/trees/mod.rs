@@ -4,6 +4,7 @@
 //! reads again only what is new or has changed. What answers is looked up in the index, in memory; an archive is taken apart in the pool, and
 //! what came out of it is kept in the cache. Everything is opened below the directory's handle, so that no link leads out.
 
+mod kept_open;
 mod open;
 mod read;
 mod root;
@@ -29,6 +30,7 @@ use crate::ids::Ids;
 use crate::takedown::TakenDown;
 use crate::withheld::Withheld;
 
+use kept_open::KeptOpen;
 pub(crate) use open::TreeError;
 use root::Root;
 
@@ -61,6 +63,7 @@ pub(crate) struct Trees {
     /// How long after a scan the next one begins.
     interval: Duration,
     unread: read::Unread,
+    kept_open: KeptOpen,
     withheld: Arc<Withheld>,
     /// What the log was told of.
     told: told::Told,
@@ -157,8 +160,21 @@ impl Trees {
             }
         };
         let (ids, unread, told) = (ArcSwapOption::new(ids), read::Unread::default(), told::Told::default());
-        let (paths, too_deep) = (paths.to_vec(), AtomicU64::default());
-        Ok(Self { paths, roots, ids, index_file, cache, taken_down, interval, unread, told, too_deep, withheld })
+        let (paths, too_deep, kept_open) = (paths.to_vec(), AtomicU64::default(), KeptOpen::default());
+        Ok(Self {
+            paths,
+            roots,
+            ids,
+            index_file,
+            cache,
+            taken_down,
+            interval,
+            unread,
+            kept_open,
+            withheld,
+            told,
+            too_deep,
+        })
     }
 
     /// The files that answer for a key and are not taken down, the best first.

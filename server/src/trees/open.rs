@@ -74,7 +74,7 @@ impl Place {
     }
 
     /// Opens a file that lies there by itself, and says in which state it was found. One that was touched is read, as its bytes may be the same. Blocks.
-    pub(crate) fn open(&self) -> Result<(OpenBlob, FileStamp), TreeError> {
+    fn open(&self) -> Result<(OpenBlob, FileStamp), TreeError> {
         let (mut file, stamp) = self.container()?;
         let modified = file.metadata().ok().and_then(|metadata| metadata.modified().ok());
         if stamp != self.stamp {
@@ -139,6 +139,20 @@ impl Place {
 }
 
 impl Trees {
+    /// A file that lies there by itself, opened, and the state that it was found in.
+    pub(crate) async fn opened(&self, pool: &Pool, place: &Place) -> Result<(Arc<OpenBlob>, FileStamp), TreeError> {
+        let name = place.name();
+        if let Some(kept) = self.kept_open.get(&name, &place.sha256) {
+            return Ok(kept);
+        }
+        let wanted = place.clone();
+        let lost = |error| TreeError::Unreadable { name: place.file.clone(), error: io::Error::other(error) };
+        let (blob, stamp) = pool.run(move || wanted.open()).await.map_err(lost)??;
+        let blob = Arc::new(blob);
+        self.kept_open.keep(name, place.sha256, (&blob, stamp));
+        Ok((blob, stamp))
+    }
+
     /// A copy in the cache, made once for all who ask at the same time: what comes out of an archive, and what is to be mapped.
     pub(crate) async fn cached(&self, pools: (&Pool, &Pool), place: &Place) -> Result<CachedFile, TreeError> {
         let (name, wanted) = (place.name(), place.clone());

@@ -65,7 +65,7 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
             let inode = blob.file.metadata().map_or(0, |found| found.ino());
             let etag = format!("\"{stamp}-{inode}\"");
             let headers = headers(path, blob.size, SHORT_CACHE);
-            FileAnswer { headers, source: Source::Foreign(blob, stamp), window: None, etag }
+            FileAnswer { headers, source: Source::Foreign(Arc::new(blob), stamp), window: None, etag }
         }
         Ok(Ok(None)) => return None,
         Ok(Err(error)) => return Some(break_connection(&format!("{path}: {error}"))),
