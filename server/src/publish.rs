@@ -1,9 +1,11 @@
-//! The order of steps in which a manifest becomes visible; [`withdrawal`] has those in which it goes again.
+//! The order of steps in which a manifest becomes visible; [`withdrawal`] has those in which it goes again, and
+//! [`mod@record`] what the database says of it.
 //!
 //! Check, store the bytes, record, then one file in the repository's folder: that rename is the moment. Before it
 //! nothing is visible; after it a restart rebuilds everything else. What debuggers see of a bundle follows in one step:
 //! where its repository asks for a seal, with the seal.
 
+mod record;
 mod withdrawal;
 
 use std::collections::BTreeSet;
@@ -30,6 +32,8 @@ use crate::shared::Promise;
 use crate::store::{BundleRow, SealRow, StoreError};
 use crate::takedown::IsTakenDown;
 
+use record::record_seal;
+pub(crate) use record::{concerned, mend, record};
 pub(crate) use withdrawal::{Withdrawn, withdraw};
 
 /// Ids of one bundle that alerts are given for.
@@ -325,12 +329,6 @@ pub(crate) fn seal_of(
     Ok(None)
 }
 
-async fn record_seal(app: &Arc<App>, bundle: &BlobDigest) -> Result<(), PublishError> {
-    let (shared, wanted) = (Arc::clone(app), bundle.clone());
-    let row = app.pool.run(move || seal_of(&shared, &holders(&shared, &wanted), None, &wanted)).await??;
-    Ok(app.store.put_seal(&bundle.to_string(), row.as_ref()).await?)
-}
-
 /// The moment for debuggers. Blocks.
 fn show(app: &App, digest: &BlobDigest, arrival: Arrival, standing: Standing) -> Result<(), PublishError> {
     let was_shown = app.debug_files.is_shown(digest);
@@ -398,24 +396,6 @@ pub(crate) async fn learn(app: &Arc<App>, digest: &BlobDigest, manifest: &Manife
 /// What another try cannot mend.
 fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
-}
-
-/// Records what is in a repository again, where it is a bundle, or a seal of one.
-pub(crate) async fn record(app: &Arc<App>, digest: &BlobDigest, manifest: &Manifest) -> Result<(), PublishError> {
-    if is_bundle(manifest) {
-        let (shared, wanted) = (Arc::clone(app), digest.clone());
-        let open = move || {
-            let bytes = shared.blobs.read(&wanted, MANIFEST_LIMIT as u64)?;
-            open_published(&wanted, &bytes, &shared.blobs)
-        };
-        let CheckedBundle { row, .. } = app.pool.run(open).await??;
-        app.store.put_bundle(&row).await?;
-        return record_seal(app, digest).await;
-    }
-    match manifest.subject.clone().filter(|_| is_seal(manifest)) {
-        Some(subject) => record_seal(app, &subject).await,
-        None => Ok(()),
-    }
 }
 
 fn read_published(app: &App, digest: &BlobDigest, is_loose: bool) -> io::Result<NewBundle> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::program::symseal;
 use crate::replicas::Scene;
 use crate::scene::{ask, get, id, publish, sha256, wait_until};
 
@@ -155,6 +156,72 @@ fn a_deletion_of_which_the_database_would_not_be_told_all_servers_see_in_the_end
             wait_until("the file goes", || get(server, &file).status == 404);
         }
     }
+}
+
+/// Counts the times that the record of a bundle changes.
+fn count_records(scene: &Scene) {
+    scene.ask("CREATE SEQUENCE recorded");
+    scene.ask(
+        "CREATE FUNCTION recording() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             PERFORM nextval('recorded'); RETURN NULL;
+         END $$",
+    );
+    scene.ask(
+        "CREATE TRIGGER recording AFTER INSERT OR UPDATE OR DELETE ON symbol_bundles
+         FOR EACH ROW EXECUTE FUNCTION recording()",
+    );
+}
+
+/// What the database does not take when it is told of it, the servers hear of later, and whoever changed it has recorded nothing.
+#[test]
+fn what_is_recorded_of_a_bundle_follows_a_change_that_was_told_late_and_once() {
+    let Some(scene) = Scene::with(&["--gc-interval", "0s"]) else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    let digest = publish(scene.root.path(), &one, "team/app", 1);
+    let at = |name: &str| scene.root.path().join(name).to_str().unwrap().to_owned();
+    symseal(["key", "generate", "--output", &at("keys")]).ok();
+    let layout = at("release-1/layout");
+    symseal(["bundle", "seal", &layout, "--key", &at("keys/artifact.key.pem"), "--log", &at("log")]).ok();
+    symseal(["bundle", "push", &layout, &format!("{one}/team/app:1")]).ok();
+    let referrers = get(&one, &format!("/v2/team/app/referrers/{digest}")).json();
+    let seal = referrers["manifests"][0]["digest"].as_str().unwrap().to_owned();
+    let seal_path = format!("/v2/team/app/manifests/{seal}");
+    let manifest = get(&two, &seal_path);
+    let media_type = format!("Content-Type: {}", manifest.header("content-type")[0]);
+    let body = String::from_utf8(manifest.body).unwrap();
+    let of_bundle = |what: &str| scene.ask(&format!("SELECT {what} FROM symbol_bundles WHERE sha256 = '{digest}'"));
+    let layer = serde_json::from_str::<serde_json::Value>(&body).unwrap()["layers"][0]["digest"].clone();
+    assert_eq!(json!(of_bundle("seal_digest")), layer);
+    count_records(&scene);
+
+    // A seal that goes, and one that comes.
+    let put = ["--request", "PUT", "--header", &media_type, "--data-binary", &body];
+    for (change, has_one) in [(&["--request", "DELETE"][..], "f"), (&put, "t")] {
+        scene.ask("ALTER SEQUENCE recorded RESTART");
+        on_telling(&scene, &format!("%/_manifests/{}", seal.replace(':', "/")), FAIL_ONCE);
+        assert_eq!(ask(&one, &seal_path, change).status, 503);
+        wait_until("it is recorded", || of_bundle("seal_digest IS NOT NULL") == has_one);
+        let shown = get(&two, &format!("/api/v1/bundles/{digest}")).json();
+        assert_eq!(shown["seal"].is_null(), has_one == "f", "{shown}");
+        // Time for the other server to write it, too.
+        std::thread::sleep(Duration::from_secs(3));
+        assert_eq!(scene.ask("SELECT last_value, is_called FROM recorded"), "1|t");
+    }
+
+    // A bundle that goes.
+    scene.ask("ALTER SEQUENCE recorded RESTART");
+    on_telling(&scene, &format!("%/_manifests/{}", digest.replace(':', "/")), FAIL_ONCE);
+    let path = format!("/v2/team/app/manifests/{digest}");
+    assert_eq!(ask(&one, &path, &["--request", "DELETE"]).status, 503);
+    wait_until("it is not recorded", || of_bundle("count(*)") == "0");
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(scene.ask("SELECT last_value, is_called FROM recorded"), "1|t");
+    assert_eq!(get(&two, &format!("/api/v1/bundles/{digest}")).status, 404);
+
+    // And one that comes, as a server left it that was killed before it recorded it.
+    on_telling_nothing(&scene);
+    symseal(["bundle", "push", &layout, &format!("{one}/team/app:1")]).ok();
+    assert_eq!(json!(of_bundle("seal_digest")), layer);
 }
 
 #[test]

@@ -4,7 +4,8 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{PublishError, holders, reconsider, record_seal};
+use super::record::record_seal;
+use super::{PublishError, holders, reconsider};
 use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::ingest::is_seal;

@@ -5,7 +5,7 @@
 //! look: what counts is what the object store says when the row is read, so that all servers come to the same, in whatever
 //! order two of them wrote.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -18,6 +18,8 @@ use super::intents::tell_of_intents;
 use super::reread::reread;
 use crate::app::App;
 use crate::blobs::{ABANDONED_AFTER, BlobDigest, blob_of_key, is_lasting, unless_lost};
+use crate::ingest::RefusedBundle;
+use crate::publish::PublishError;
 use crate::repositories::{FactKey, MANIFEST_LIMIT, Manifest, Reference, RepositoryName, digest_of};
 use crate::store::{ChangeRow, Changes};
 use crate::takedown::{self, TOMBSTONES};
@@ -53,6 +55,8 @@ pub(crate) struct Follower {
     untold: std::sync::Mutex<VecDeque<News>>,
     /// Held while debuggers are told; when that failed the last time, and why.
     telling: Mutex<Option<(Instant, String)>>,
+    /// Bundles of which the database may not say what the repositories do, as whoever changed these did not come to it.
+    unrecorded: std::sync::Mutex<BTreeSet<BlobDigest>>,
 }
 
 #[derive(Debug)]
@@ -74,9 +78,9 @@ pub(super) struct News {
 impl Follower {
     /// `last`: the number of the last change before the facts were read.
     pub(crate) fn new(last: u64) -> Self {
-        let (untold, telling) = Default::default();
+        let (untold, telling, unrecorded) = Default::default();
         let state = Arc::new(Mutex::new(State { last, looked: None }));
-        Self { state, learned: AtomicU64::new(0), untold, telling }
+        Self { state, learned: AtomicU64::new(0), untold, telling, unrecorded }
     }
 
     /// How many changes were taken over.
@@ -157,9 +161,31 @@ impl Follower {
                 }
                 Ok(()) => {}
             }
+            self.unrecorded().extend(publish::concerned(&news.digest, &news.manifest));
             self.untold().pop_front();
             self.learned.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// Looks whether the database says of the bundles that changed what the repositories say. Nobody who asks for something waits for it.
+    async fn mend_records(&self, app: &Arc<App>) -> io::Result<()> {
+        let mut refused = Ok(());
+        let unrecorded = std::mem::take(&mut *self.unrecorded());
+        for bundle in unrecorded {
+            let error = match publish::mend(app, &bundle).await {
+                Ok(()) => continue,
+                Err(PublishError::Io(error) | PublishError::Bundle(RefusedBundle::Io(error))) => error,
+                Err(PublishError::Store(error)) => unreachable(error),
+                Err(error) => io::Error::new(io::ErrorKind::InvalidData, error),
+            };
+            if is_lasting(&error) {
+                tracing::error!(digest = %bundle, %error, "a bundle that another server published is not recorded");
+                continue;
+            }
+            self.unrecorded().insert(bundle);
+            refused = Err(error);
+        }
+        refused
     }
 
     async fn look(&self, app: &Arc<App>, last: &mut u64) -> io::Result<()> {
@@ -217,6 +243,10 @@ impl Follower {
         Ok(())
     }
 
+    fn unrecorded(&self) -> MutexGuard<'_, BTreeSet<BlobDigest>> {
+        self.unrecorded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn untold(&self) -> MutexGuard<'_, VecDeque<News>> {
         self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -247,7 +277,8 @@ pub(crate) async fn follow(app: Arc<App>) {
         let followed = async {
             follower.notice_restore(&app).await?;
             follower.catch_up(&app).await?;
-            follower.tell(&app).await
+            follower.tell(&app).await?;
+            follower.mend_records(&app).await
         };
         if let Err(error) = followed.await {
             tracing::warn!(%error, "what other servers did is not taken over");

@@ -66,6 +66,9 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     /// The digests of all bundles, with those of their seals' blobs.
     fn bundles(&self) -> Answer<'_, Vec<(String, Option<String>)>>;
 
+    /// The digest of the blob of a bundle's recorded seal, if it has one; `None` where the bundle is not recorded.
+    fn recorded_seal<'a>(&'a self, sha256: &'a str) -> Answer<'a, Option<Option<String>>>;
+
     /// Forgets a bundle.
     fn remove_bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, ()>;
 

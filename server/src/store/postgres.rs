@@ -103,6 +103,11 @@ impl Store for PostgresStore {
         Box::pin(async move { Ok(sqlx::query_as(all).fetch_all(&self.pool).await?) })
     }
 
+    fn recorded_seal<'a>(&'a self, sha256: &'a str) -> Answer<'a, Option<Option<String>>> {
+        let one = "SELECT seal_digest FROM symbol_bundles WHERE sha256 = $1";
+        Box::pin(async move { Ok(sqlx::query_scalar(one).bind(sha256).fetch_optional(&self.pool).await?) })
+    }
+
     fn remove_bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, ()> {
         Box::pin(async move {
             sqlx::query("DELETE FROM symbol_bundles WHERE sha256 = $1").bind(sha256).execute(&self.pool).await?;
@@ -252,8 +257,10 @@ async fn put_seal(
     sha256: &str,
     seal: Option<&SealRow>,
 ) -> sqlx::Result<()> {
+    // Several servers may record one seal at once: the first one writes.
     sqlx::query(
-        "UPDATE symbol_bundles SET signer = $1, rekor_tile_ref = $2, seal_digest = $3, dsse_ref = $4 WHERE sha256 = $5",
+        "UPDATE symbol_bundles SET signer = $1, rekor_tile_ref = $2, seal_digest = $3, dsse_ref = $4
+         WHERE sha256 = $5 AND (seal_digest IS DISTINCT FROM $3 OR dsse_ref IS DISTINCT FROM $4)",
     )
     .bind(seal.map(|seal| text(&seal.signer)))
     .bind(seal.map(|seal| text(&seal.rekor_tile_ref)))

@@ -118,6 +118,11 @@ impl Store for SqliteStore {
         Box::pin(async move { Ok(sqlx::query_as(all).fetch_all(&self.pool).await?) })
     }
 
+    fn recorded_seal<'a>(&'a self, sha256: &'a str) -> Answer<'a, Option<Option<String>>> {
+        let one = "SELECT seal_digest FROM symbol_bundles WHERE sha256 = ?";
+        Box::pin(async move { Ok(sqlx::query_scalar(one).bind(sha256).fetch_optional(&self.pool).await?) })
+    }
+
     fn remove_bundle<'a>(&'a self, sha256: &'a str) -> Answer<'a, ()> {
         Box::pin(async move {
             sqlx::query("DELETE FROM symbol_bundles WHERE sha256 = ?").bind(sha256).execute(&self.pool).await?;

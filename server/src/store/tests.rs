@@ -139,9 +139,12 @@ async fn a_bundle_keeps_its_seal_when_it_is_recorded_again(database: &Opener<'_>
     let store = database.open().await;
     assert_eq!(store.bundle("sha256:11").await.unwrap(), Some(BundleRow { seal: Some(seal()), ..bundle() }));
     assert_eq!(store.bundles().await.unwrap(), [("sha256:11".to_owned(), Some(seal().seal_digest))]);
+    assert_eq!(store.recorded_seal("sha256:11").await.unwrap(), Some(Some(seal().seal_digest)));
     store.put_seal("sha256:11", None).await.unwrap();
     assert_eq!(store.bundle("sha256:11").await.unwrap(), Some(bundle()));
+    assert_eq!(store.recorded_seal("sha256:11").await.unwrap(), Some(None));
     store.remove_bundle("sha256:11").await.unwrap();
+    assert_eq!(store.recorded_seal("sha256:11").await.unwrap(), None);
     assert!(store.bundles().await.unwrap().is_empty());
     store.ping().await.unwrap();
 }
