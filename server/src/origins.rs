@@ -69,7 +69,7 @@ impl Origins {
         let warning = |root: &PathBuf| {
             let real = root.canonicalize().ok()?;
             let is_held = |place: &&str| Path::new(place).canonicalize().is_ok_and(|place| place.starts_with(&real));
-            let held: Vec<&str> = NO_SOURCES.into_iter().filter(|place| is_held(&place)).collect();
+            let held: Vec<&str> = NO_SOURCES.into_iter().filter(|place| is_held(place)).collect();
             let (shown, held) = (root.display(), (!held.is_empty()).then(|| held.join(", "))?);
             Some(format!(
                 "origins.source_roots: {shown} has {held} in it, and whoever may read one debug file reads all files there that the server can: name the directories that have sources alone"
