@@ -6,6 +6,7 @@ mod appended;
 mod archives;
 mod build;
 mod containers;
+mod debug_frames;
 mod debugger_scripts;
 #[path = "../../tests/downloads/mod.rs"]
 mod downloads;

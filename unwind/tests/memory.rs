@@ -170,3 +170,39 @@ fn scopes_of_epilogs_take_a_bounded_number_of_bytes_for_a_byte_of_the_image() {
     check_scopes("one record of many scopes", 1, 4096, &scopes, &long);
     check_scopes("many entries with a record of many scopes", 200, 4096, &scopes, &long);
 }
+
+/// Rules of each kind of step, a scan, and what is cached or not: nothing of it allocates. Others of this process may, as the harness does between tests: a walk that allocates does so
+/// each time.
+#[test]
+fn walks_allocate_nothing() {
+    use symseal_module::Avma;
+    use symseal_unwind::{Cache, Frame, Options, Registers, StackBytes, unwind_with};
+
+    let _alone = alone();
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    // A frame, a CFA that a program gives, one without any rule between, and the end.
+    section.fde(0x1000, 0x10, &[cfi::cfa_offset(16), cfi::saved(6, 2)]);
+    section.fde(0x1010, 0x10, &[vec![0x0f, 5, 0x77, 8, 0x06, 0x23, 8]]).fde(0x1040, 0x10, &[vec![0x07, 16]]);
+    let table = section.compile().bytes;
+    let code = vec![0xe8; 0x100];
+    let process = cfi::Process::with_code(&table, Some((0x1000, &code)));
+    const SP: u64 = 0x7fff_0000;
+    let words = [7, cfi::at(0x1014), 3, SP + 0x28, 4, cfi::at(0x1032), 5, cfi::at(0x1044), 0, 0];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let memory = StackBytes { start: Avma(SP), bytes: &bytes };
+    let registers = Registers { pc: cfi::at(0x1004), sp: SP, fp: SP + 0x30, ..Registers::default() };
+    let (mut frames, mut caches) = (vec![Frame::EMPTY; 16], [0, 7, 2048].map(Cache::with_capacity));
+    let mut found = 0;
+    let is_quiet = (0..100).any(|_| {
+        let before = NOW.load(Ordering::Relaxed);
+        MOST.store(before, Ordering::Relaxed);
+        for cache in &mut caches {
+            for scan in [false, true] {
+                let options = Options { scan, continuations: true, ..Options::default() };
+                found += unwind_with(&process.modules, &registers, &memory, cache, &mut frames, options).frames;
+            }
+        }
+        MOST.load(Ordering::Relaxed) == before
+    });
+    assert!(is_quiet && found >= 12, "{found} frames");
+}

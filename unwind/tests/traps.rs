@@ -315,6 +315,43 @@ fn t2_a_signal_frame_leads_to_a_stack_above_the_alternate_one() {
     assert_eq!((frames.len(), walk.stop), (4, StopReason::EndOfStack));
 }
 
+/// A handler's context may hold anything. What it says of the stack pointer is believed as far as the memory there is at hand, and leads to no other stack than the one that it points to.
+#[test]
+fn t2_a_context_whose_stack_pointer_lies_in_no_known_stack_leads_no_further() {
+    let mut section = three_functions();
+    with_trampoline(&mut section);
+    let table = section.compile().bytes;
+    for own in [SP - 0x10000, SP + 0x10000, 0, 8, u64::MAX - 7] {
+        let mut alternate = vec![0; 0x200];
+        let saved = context(8, &[(16, at(0x1010)), (7, own), (6, own)]);
+        for (offset, word) in [(0, at(0x2000))].into_iter().chain(saved) {
+            let offset = offset as usize;
+            alternate[offset..offset + 8].copy_from_slice(&u64::to_le_bytes(word));
+        }
+        let regions = [stack(SP, &alternate)];
+        let (frames, walk) = Process::new(&table).walk(&registers(0x1014), &StackRegions(&regions));
+        let pcs: Vec<u64> = frames.iter().map(|frame| frame.pc.0 - cfi::BIAS).collect();
+        assert_eq!(pcs, [0x1014, 0x2000, 0x1010], "{own:#x}");
+        assert!(!walk.stop.is_complete(), "{own:#x}: {}", walk.stop);
+    }
+}
+
+/// Nothing signs addresses there: what has bits above is none, and is given as it is.
+#[test]
+fn t9_addresses_of_x86_64_keep_the_bits_above() {
+    let table = three_functions().compile().bytes;
+    let process = Process::new(&table);
+    let marked = at(0x1024) | 0x0055_0000_0000_0000;
+    let (frames, walk) = process.walk(&registers(0x1014), &Words::default().with(&[(SP, marked)]));
+    assert_eq!((frames[1].pc, walk.stop), (Avma(marked), StopReason::NoModule));
+    // A mask of signatures that somebody gives is not for this processor.
+    let modules = process.modules.clone().with_signature_mask(0x007f_0000_0000_0000);
+    let mut frames = [Frame::EMPTY; 4];
+    let memory = Words::default().with(&[(SP, marked)]);
+    let walk = unwind(&modules, &registers(0x1014), &memory, &mut Cache::new(), &mut frames);
+    assert_eq!((frames[1].pc, walk.stop), (Avma(marked), StopReason::NoModule));
+}
+
 #[test]
 fn t7_the_ways_in_which_stacks_end_are_told_apart() {
     let table = three_functions().compile().bytes;

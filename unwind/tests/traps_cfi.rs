@@ -196,3 +196,76 @@ fn t6_debug_frame_fills_what_eh_frame_leaves_open() {
     let (frames, _) = process.walk(&registers(0x1009), &memory);
     assert_eq!(frames[1].method, UnwindMethod::CfiEhFrame);
 }
+
+/// Linkers leave the entries of discarded functions at address 0, as `--gc-sections` of GNU ld does; some of them with a length over all of the code.
+#[test]
+fn t6_entries_of_discarded_functions_say_nothing_of_those_that_stayed() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    section.fde(0, 0x40, &[cfa_offset(64)]).fde(0x1000, 0x20, &[cfa_offset(16)]).fde(0, 0x800, &[cfa_offset(96)]);
+    let compiled = section.compile();
+    assert_eq!((compiled.report.fdes, compiled.report.fdes_outside_text), (3, 2));
+    assert_eq!((rule_at(&compiled.bytes, 0x1008), compiled.report.unsupported_count), ("CFA = rsp+16".into(), 0));
+    assert_eq!(rule_at(&compiled.bytes, 0x1020), "no information");
+}
+
+#[test]
+fn t6_of_overlapping_entries_the_first_counts_and_the_others_where_it_says_nothing() {
+    // In either order of the section: one within another, one over its end, two of one beginning.
+    let entries = [(0x1000, 0x20, 16), (0x1008, 0x8, 24), (0x1010, 0x30, 32), (0x1060, 0x10, 40), (0x1060, 0x20, 48)];
+    let compiled = |entries: &[(u64, u64, u8)]| {
+        let mut section = EhFrame::new("zR", AT_ENTRY);
+        for (start, length, offset) in entries {
+            section.fde(*start, *length, &[cfa_offset(*offset)]);
+        }
+        section.compile()
+    };
+    let forward = compiled(&entries);
+    let backward = compiled(&entries.into_iter().rev().collect::<Vec<_>>());
+    for compiled in [&forward, &backward] {
+        assert_eq!((compiled.report.fdes, compiled.report.fdes_overlapping), (5, 3), "{:?}", compiled.report);
+        let rules = [0x1000, 0x100c, 0x101f, 0x1020, 0x103f, 0x1060, 0x107f].map(|at| rule_at(&compiled.bytes, at));
+        assert_eq!(rules, [16, 16, 16, 32, 32, 48, 48].map(|offset| format!("CFA = rsp+{offset}")));
+        assert_eq!(rule_at(&compiled.bytes, 0x1040), "no information");
+    }
+}
+
+#[test]
+fn t6_a_terminator_in_the_middle_does_not_end_the_section() {
+    let mut section = EhFrame::new("zR", AT_ENTRY);
+    section.fde(0x1000, 0x10, &[cfa_offset(16)]).terminator().terminator().fde(0x1010, 0x10, &[cfa_offset(24)]);
+    section.cie("zR", AT_ENTRY).fde(0x1020, 0x10, &[cfa_offset(32)]).terminator();
+    let compiled = section.compile();
+    assert_eq!((compiled.report.fdes, compiled.report.terminators_in_the_middle), (3, 2));
+    assert_eq!(compiled.report.damaged_entries, 0);
+    let rules = [0x1008, 0x1018, 0x1028].map(|at| rule_at(&compiled.bytes, at));
+    assert_eq!(rules, [16, 24, 32].map(|offset| format!("CFA = rsp+{offset}")));
+}
+
+/// Where the two sections say different things, what holds at run time is `.eh_frame`'s; the record says which of them it was.
+#[test]
+fn t6_where_the_sections_disagree_eh_frame_holds_and_the_record_tells() {
+    let mut eh_frame = EhFrame::new("zR", AT_ENTRY);
+    eh_frame.fde(0x1000, 0x10, &[cfa_offset(16)]);
+    let mut debug_frame = vec![20, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 4, 0, 8, 0, 1, 0x78, 16];
+    debug_frame.extend([AT_ENTRY, &[0; 4], &[24, 0, 0, 0, 0, 0, 0, 0]].concat());
+    debug_frame.extend([0x1000_u64.to_le_bytes(), 0x20_u64.to_le_bytes()].concat());
+    debug_frame.extend([0x0e, 48, 0, 0]);
+    let id = cfi::debug_id();
+    let input = Input {
+        eh_frame: Some((0x9000, eh_frame.bytes())),
+        debug_frame: Some((0, &debug_frame)),
+        ..cfi::empty_input(&id)
+    };
+    let compiled = compile(&input).expect("a table");
+    let table = Table::open(&compiled.bytes).expect("a table");
+    let told = |rva| (rule_at(&compiled.bytes, rva), table.source(symseal_module::Rva(rva)).map(|it| it.kind.code()));
+    assert_eq!(told(0x1008), ("CFA = rsp+16".to_owned(), Some("eh-frame")));
+    assert_eq!(told(0x1018), ("CFA = rsp+48".to_owned(), Some("debug-frame")));
+}
+
+/// The rule at an address, up to its CFA.
+fn rule_at(table: &[u8], rva: u64) -> String {
+    let rule = Table::open(table).expect("a table").rule(symseal_module::Rva(rva)).expect("code");
+    let told = rule.display(Arch::X86_64).to_string();
+    told.split(';').next().unwrap_or_default().to_owned()
+}

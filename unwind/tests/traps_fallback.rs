@@ -295,6 +295,42 @@ fn t16_where_calls_do_not_push_only_a_direct_call_is_evidence_and_one_frame_is_f
     assert_eq!((frames.len(), walk.stop), (1, StopReason::NoRule));
 }
 
+/// A word on top of the stack counts where an instruction that calls ends right before the address that it holds; in every form of one, of two to seven bytes.
+#[test]
+fn t16_each_instruction_that_calls_is_evidence_on_x86_64() {
+    let table = section().compile().bytes;
+    let check = |instruction: &[u8], is_call: bool| {
+        let mut code = vec![0x90; 0x40];
+        code.extend(instruction);
+        // An instruction of 0x90 before it, and nothing that makes another one of its end.
+        let behind = 0x1700 + code.len() as u64;
+        let process = Process::with_code(&table, Some((0x1700, &code)));
+        let (frames, _) = process.walk(&registers(0x1ff0), &stack(&[at(behind), at(0x1095)]));
+        let found = frames.get(1).map(|frame| (frame.pc, frame.method));
+        assert_eq!(found, is_call.then_some((Avma(at(behind)), UnwindMethod::Leaf)), "{instruction:x?}");
+    };
+    let calls: [&[u8]; 9] = [
+        &[0xe8, 0xab, 0x08, 0, 0],       // call 0x1ff0
+        &[0xff, 0xd0],                   // call *%rax
+        &[0x41, 0xff, 0xd3],             // call *%r11
+        &[0xff, 0x10],                   // call *(%rax)
+        &[0xff, 0x50, 0x18],             // call *24(%rax)
+        &[0x41, 0xff, 0x54, 0xc4, 0x18], // call *24(%r12,%rax,8)
+        &[0xff, 0x90, 0, 1, 0, 0],       // call *256(%rax)
+        &[0xff, 0x15, 0, 1, 0, 0],       // call *256(%rip)
+        &[0xff, 0x94, 0xc4, 0, 1, 0, 0], // call *256(%rsp,%rax,8)
+    ];
+    for call in calls {
+        check(call, true);
+    }
+    // jmp *%rax; jmp *(%rax); push (%rax); inc %eax; jmp rel32; ret; nop.
+    let others: [&[u8]; 7] =
+        [&[0xff, 0xe0], &[0xff, 0x20], &[0xff, 0x30], &[0xff, 0xc0], &[0xe9, 0xab, 8, 0, 0], &[0xc3], &[0x90]];
+    for other in others {
+        check(other, false);
+    }
+}
+
 /// The structures of a runtime, as one version of it has them.
 const G: GoroutineFields =
     GoroutineFields { stack_lo: 0, stack_hi: 8, m: 0x30, sched_sp: 0x38, sched_pc: 0x40, sched_bp: 0x68 };

@@ -42,6 +42,44 @@ fn three_functions() -> EhFrame {
     section
 }
 
+/// The last instruction of a function may be a call, on MIPS with what stands in its delay slot: the return address is the next function's first one, and any byte of the call
+/// leads to the function that made it. What was interrupted there is the next function.
+#[test]
+fn t1_a_return_address_is_looked_up_within_the_call_and_its_delay_slot() {
+    for arch in [Arch::Aarch64, Arch::Mips32, Arch::Mips32Little] {
+        let (sp, link, bias) = if arch == Arch::Aarch64 { (31, 30, cfi::BIAS) } else { (29, 31, BIAS_32) };
+        let mut section = EhFrame::on(arch, "zR", &[0x0c, sp, 0]);
+        section.fde(0x1000, 0x10, &[cfa_offset(32), saved(link, 1)]).fde(0x1010, 0x10, &[cfa_offset(16)]);
+        section.fde(0x1040, 0x20, &[end(link)]);
+        let table = section.compile().bytes;
+        let process = Process::new(&table);
+        let stack = match arch.word_bytes() {
+            8 => [0, 0, 0, bias + 0x1044].iter().flat_map(|word: &u64| word.to_le_bytes()).collect(),
+            _ => words(arch, &[0, 0, 0, 0, 0, 0, 0, bias + 0x1044]),
+        };
+        let memory = StackBytes { start: Avma(SP), bytes: &stack };
+        let registers = |pc: u64, link_to: u64| {
+            let mut registers = Registers { pc: bias + pc, sp: SP, fp: 0, ..Registers::default() };
+            registers.general[usize::from(link)] = Some(bias + link_to);
+            registers
+        };
+        // From a leaf without a rule of its own frame, by the link register: to the end of the first function.
+        let mut leaf = EhFrame::on(arch, "zR", &[0x0c, sp, 0]);
+        leaf.fde(0x1000, 0x10, &[cfa_offset(32), saved(link, 1)]).fde(
+            0x1010,
+            0x10,
+            &[cfa_offset(16), vec![0x07, link]],
+        );
+        leaf.fde(0x1020, 0x20, &[]).fde(0x1040, 0x20, &[end(link)]);
+        let leaf = leaf.compile().bytes;
+        let expected = (vec![0x1020, 0x1010, 0x1044], StopReason::EndOfStack);
+        assert_eq!(Process::new(&leaf).pcs(&registers(0x1020, 0x1010), &memory), expected, "{arch}");
+        // Interrupted at the same address, the second function has the frame: its return address is in the link register still.
+        let (frames, _) = process.walk(&registers(0x1010, 0x1044), &memory);
+        assert_eq!((frames[0].cfa, frames[1].pc), (Avma(SP + 16), Avma(bias + 0x1044)), "{arch}");
+    }
+}
+
 #[test]
 fn t6_an_omitted_return_address_is_still_in_the_link_register() {
     let table = three_functions().compile();
@@ -368,6 +406,51 @@ fn t6_a_rule_of_aarch64_keeps_every_saved_register() {
     for register in 19..=28 {
         let expected = symseal_unwind::Saved::At(-i16::from(register - 18));
         assert_eq!(slots.of(Arch::Aarch64, register), Some(expected), "x{register}");
+    }
+}
+
+/// A call by each instruction that calls, and one that does not, before the address in the link register.
+#[test]
+fn t16_each_instruction_that_calls_is_evidence_where_calls_do_not_push() {
+    let check = |arch: Arch, instructions: &[u64], is_call: bool| {
+        let bias = if arch.word_bytes() == 8 { cfi::BIAS } else { BIAS_32 };
+        let (sp, link) = if arch == Arch::Aarch64 { (31, 30) } else { (29, 31) };
+        let mut section = EhFrame::on(arch, "zR", &[0x0c, sp, 0]);
+        section.fde(0x2000, 0x10, &[]);
+        let table = section.compile().bytes;
+        let code = match arch {
+            Arch::Aarch64 => instructions.iter().flat_map(|word| (*word as u32).to_le_bytes()).collect(),
+            _ => words(arch, instructions),
+        };
+        let behind = 0x1000 + code.len() as u64;
+        let process = Process::with_code(&table, Some((0x1000, &code)));
+        // Far from the caller, so that no call of its own is meant.
+        let mut registers = Registers { pc: bias + 0x2f00, sp: SP, fp: 0, ..Registers::default() };
+        registers.general[link] = Some(bias + behind);
+        let stack = vec![0; 64];
+        let (frames, _) = process.walk(&registers, &StackBytes { start: Avma(SP), bytes: &stack });
+        let found = frames.get(1).map(|frame| (frame.pc, frame.method));
+        let expected = is_call.then_some((Avma(bias + behind), UnwindMethod::Leaf));
+        assert_eq!(found, expected, "{arch} {instructions:x?}");
+    };
+    // bl to 0x2f00, blr x3, blraa x3, x4; b, br x3, ret.
+    for call in [0x9400_07c0, 0xd63f_0060, 0xd73f_0864] {
+        check(Arch::Aarch64, &[call], true);
+    }
+    for other in [0x1400_07c0, 0xd61f_0060, 0xd65f_03c0] {
+        check(Arch::Aarch64, &[other], false);
+    }
+    for arch in MIPS {
+        // jal, jalr $t9, bal, bgezal $a0, each with its delay slot; j, jr $t9, b.
+        let here = (BIAS_32 + 0x2f00) >> 2 & 0x03ff_ffff;
+        for call in [0x0c00_0000 | here, 0x0320_f809, 0x0411_07bf, 0x0491_07bf] {
+            check(arch, &[call, 0], true);
+            // The address behind the call itself is that of its delay slot, to which nothing returns.
+            check(arch, &[call], false);
+        }
+        for other in [0x0800_0000 | here, 0x0320_0008, 0x1000_07bf] {
+            check(arch, &[other, 0], false);
+        }
     }
 }
 

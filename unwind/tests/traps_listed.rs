@@ -37,6 +37,7 @@ fn every_trap_has_its_tests() {
     let mut tests = BTreeSet::new();
     tests_below(&root.join("unwind/tests"), &mut tests);
     tests_below(&root.join("replay/tests"), &mut tests);
+    tests_below(&root.join("builder/tests"), &mut tests);
     let text = std::fs::read_to_string(root.join("docs/unwinding.md")).expect("the page");
     let rows: BTreeMap<u32, &str> = text
         .lines()

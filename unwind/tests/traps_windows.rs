@@ -5,14 +5,14 @@ use symseal_module::{Avma, FrameEdge, StopReason, Svma, UnwindMethod};
 use symseal_unwind::compile::{Compiled, Input, compile};
 use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, RuleSource, StackBytes, Table, Walk, unwind};
 
-const BASE: u64 = 0x1_4000_0000;
-const CODE: u32 = 0x1000;
+pub(crate) const BASE: u64 = 0x1_4000_0000;
+pub(crate) const CODE: u32 = 0x1000;
 const XDATA: u32 = 0x3000;
 const PDATA: u32 = 0x5000;
 
 /// An image in the making: code, unwind information, and entries that lead from one to the other.
 #[derive(Default)]
-struct Made {
+pub(crate) struct Made {
     code: Vec<u8>,
     xdata: Vec<u8>,
     pdata: Vec<u8>,
@@ -42,14 +42,14 @@ impl Made {
     }
 
     /// A function with its own unwind information.
-    fn function(&mut self, code: &[u8], info: &[u8]) -> (u32, u32) {
+    pub(crate) fn function(&mut self, code: &[u8], info: &[u8]) -> (u32, u32) {
         let range = self.code(code);
         let info = self.xdata(info);
         self.entry(range, info);
         range
     }
 
-    fn compile(&self) -> Compiled {
+    pub(crate) fn compile(&self) -> Compiled {
         let at = |rva: u32| BASE + u64::from(rva);
         let text = std::iter::once(at(CODE)..at(CODE) + self.code.len() as u64).collect::<Vec<_>>();
         let id = cfi::debug_id();

@@ -13,7 +13,7 @@ const PDATA: u64 = BASE + 0x5000;
 const LENGTH: u32 = 16;
 
 /// A table of one entry at the beginning of the code.
-fn made(data: u32, xdata: &[u8]) -> Compiled {
+pub(crate) fn made(data: u32, xdata: &[u8]) -> Compiled {
     let code = [0x1f, 0x20, 0x03, 0xd5].repeat(LENGTH as usize);
     let pdata = [0x1000, data].map(u32::to_le_bytes).concat();
     let text: Vec<_> = std::iter::once(CODE..CODE + code.len() as u64).collect();

@@ -12,6 +12,9 @@ use crate::report::{UnsupportedRange, UnwindReport};
 /// More ranges that could not be compiled would help nobody.
 const MAX_UNSUPPORTED_LISTED: usize = 20;
 
+/// Why entries of call frame information, or the rest of a section behind one, gave no rules.
+const DAMAGED: &str = "entry: cannot be read";
+
 #[derive(Default)]
 pub(super) struct Unwind {
     pub(super) bytes: Option<Vec<u8>>,
@@ -119,6 +122,10 @@ pub(super) fn unwind_table(
             let mut unsupported_reasons: BTreeMap<String, u64> = BTreeMap::new();
             for (reason, count) in made.unsupported_reasons.into_iter().chain(unfollowed) {
                 unsupported_reasons.insert(reason, count as u64);
+            }
+            // What could not even be read has no rows to count.
+            if made.damaged_entries > 0 {
+                unsupported_reasons.insert(DAMAGED.to_owned(), made.damaged_entries as u64);
             }
             let report = UnwindReport {
                 table_bytes: compiled.bytes.len() as u64,

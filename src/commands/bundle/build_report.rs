@@ -66,7 +66,9 @@ fn modules(report: &BuildReport) {
         }
         let more = module.unwind.unsupported.saturating_sub(ranges.len() as u64);
         if more > 0 {
-            notes.push(format!("{name}: no unwind rule for {more} more ranges; their reasons are counted below"));
+            notes.push(format!(
+                "{name}: no unwind rules of {more} more ranges or entries; their reasons are counted below"
+            ));
         }
         notes.extend(module.notes.iter().map(|note| format!("{name}: {note}")));
         for (reason, count) in &module.skipped {

@@ -242,8 +242,6 @@ pub struct Report {
     pub unsupported_reasons: BTreeMap<String, usize>,
     /// Saved registers of rows whose place this format does not express: marked as unknown in the table.
     pub unknown_registers: usize,
-    /// Linkage table sections without bytes or of an unknown form.
-    pub plt_skipped: usize,
     /// Signal trampolines that were known by their instructions.
     pub trampolines: usize,
     /// Records of `.pdr` for code that nothing else speaks for.
@@ -424,8 +422,10 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     #[cfg(feature = "compile")]
     compact::rules(input, &mut compiler);
     compiler.start_up(input.arch, input.code);
+    compiler.starts_of_the_loader(input.arch, input.code);
     #[cfg(feature = "compile")]
     pdata::leaves(input, &mut compiler);
+    compiler.count_linkage_tables(input.arch, input.plt);
     let Compiler { mut pieces, mut rules, programs, mut report, .. } = compiler;
     pieces.sort_by_key(Piece::start);
     match input.arch {
@@ -456,15 +456,38 @@ struct Compiler<'t> {
 impl Compiler<'_> {
     fn linkage_tables(&mut self, arch: Arch, plts: &[Plt<'_>]) {
         for plt in plts {
-            let Some(rules) = plt::rules(arch, plt, &mut self.programs) else {
-                self.report.plt_skipped += 1;
-                continue;
-            };
+            let Some(rules) = plt::rules(arch, plt, &mut self.programs) else { continue };
             for (range, rule) in rules {
                 let rule = self.rules.number_of(rule, Slots::SAME);
                 let origin = Origin::new(SourceKind::Plt, plt.range.start);
                 let claimed = self.claims.claim(range);
                 self.pieces.extend(claimed.into_iter().map(|range| Piece::new(range, rule, origin)));
+            }
+        }
+    }
+
+    /// Counts the linkage tables that no other section has spoken for either.
+    fn count_linkage_tables(&mut self, arch: Arch, plts: &[Plt<'_>]) {
+        for plt in plts.iter().filter(|plt| plt.range.start < plt.range.end) {
+            if self.claims.is_free(plt.range.start) && plt::rules(arch, plt, &mut self.programs).is_none() {
+                self.note_unsupported(plt.range.clone(), "linkage table of an unknown form");
+            }
+        }
+    }
+
+    /// Where the loader begins a process there is no caller, whatever calls what from there.
+    fn starts_of_the_loader(&mut self, arch: Arch, code: &[(u64, &[u8])]) {
+        for (start, bytes) in code {
+            for range in startup::loader::starts(arch, *start, bytes) {
+                if !self.claims.is_free(range.start) {
+                    continue;
+                }
+                let rule = self.rules.number_of(Rule::bare(Kind::End, RuleSource::Instructions), Slots::SAME);
+                let origin = Origin::new(SourceKind::Instructions, range.start);
+                // All of it, or it is something else.
+                if self.claims.claim(range.clone()) == [range.clone()] {
+                    self.pieces.push(Piece::new(range, rule, origin));
+                }
             }
         }
     }

@@ -58,6 +58,8 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let records = records(input.arch, input.pdr.unwrap_or_default());
     let mut starts: Vec<(u64, Option<&Record>)> = records.iter().map(|record| (record.address, Some(record))).collect();
     starts.extend(input.functions.iter().map(|address| (*address, None)));
+    // No function begins elsewhere; one of damage would end the one before it.
+    starts.retain(|(address, _)| address.is_multiple_of(4));
     // The record first, where there is one.
     starts.sort_by_key(|(address, record)| (*address, record.is_none()));
     starts.dedup_by_key(|(address, _)| *address);
@@ -68,7 +70,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
             .iter()
             .find(|(start, bytes)| address.checked_sub(*start).is_some_and(|offset| offset < bytes.len() as u64));
         // Records of discarded functions have other addresses.
-        let Some((section, bytes)) = section.filter(|_| address % 4 == 0) else { continue };
+        let Some((section, bytes)) = section else { continue };
         let end = end.min(section.saturating_add(bytes.len() as u64));
         let of = |address: u64| usize::try_from(address.saturating_sub(*section)).unwrap_or(usize::MAX);
         let Some(bytes) = bytes.get(of(*address)..of(end)) else { continue };

@@ -1,7 +1,8 @@
 //! `_init` and `_fini`, which crti.o begins and crtn.o ends and which call frame information leaves out. (System V gABI, "Initialization
-//! and Termination Functions")
+//! and Termination Functions"); and where the loader of glibc begins a process.
 
 mod i686;
+pub(super) mod loader;
 mod x86_64;
 
 use alloc::vec::Vec;
