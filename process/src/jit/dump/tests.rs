@@ -243,7 +243,11 @@ fn rules_that_are_not_of_their_form_are_passed_over_and_too_many_are_left_out() 
             writer.bytes.extend([7; 16]);
         });
     }
-    writer.record(RULES, 9, |writer| drop(writer.u64(1))).load(0x1000, 0x10, "f");
+    writer
+        .record(RULES, 9, |writer| {
+            writer.u64(1);
+        })
+        .load(0x1000, 0x10, "f");
     let dump = read(&writer.bytes);
     assert_eq!(dump.bad_records(), wrong.len() as u64 + 1);
     assert_eq!(dump.find(Avma(0x1000)).map(|hit| hit.function.eh_frame.is_some()), Some(false));
