@@ -153,8 +153,9 @@ fn t7_threads_of_musl_end_in_clone_and_its_first_thread_in_start() {
 #[test]
 fn t7_what_the_loader_calls_before_main_ends_in_dl_start_user_where_that_is_known() {
     use object::{Object, ObjectSegment};
+    type IsCall = fn(&[u8]) -> bool;
     // How a call begins: call rel32, bl (in its last byte), jal.
-    let loaders: [(&str, u64, fn(&[u8]) -> bool, bool); 6] = [
+    let loaders: [(&str, u64, IsCall, bool); 6] = [
         (elf::LOADER, 5, |code| code[0] == 0xe8, true),
         ("/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1", 4, |code| code[3] >> 2 == 0x25, true),
         ("/usr/i686-linux-gnu/lib/ld-linux.so.2", 5, |code| code[0] == 0xe8, true),

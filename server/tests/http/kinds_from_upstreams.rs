@@ -110,7 +110,8 @@ async fn who_has_the_other_kind_alone_has_not_what_was_asked_for() {
         let Some(sent) = sent else { continue };
         let told = sends(sent).await;
         let near =
-            Running::start_with(&root.path().join(format!("right-{number}")), &asking(&[told.url.clone()])).await;
+            Running::start_with(&root.path().join(format!("right-{number}")), &asking(std::slice::from_ref(&told.url)))
+                .await;
         let (status, bytes) = get(&near, kind).await;
         assert!(status == StatusCode::OK && bytes == *sent, "{number} {kind}");
     }

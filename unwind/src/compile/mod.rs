@@ -422,9 +422,11 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     #[cfg(feature = "compile")]
     compact::rules(input, &mut compiler);
     compiler.start_up(input.arch, input.code);
+    #[cfg(feature = "compile")]
     compiler.starts_of_the_loader(input.arch, input.code);
     #[cfg(feature = "compile")]
     pdata::leaves(input, &mut compiler);
+    #[cfg(feature = "compile")]
     compiler.count_linkage_tables(input.arch, input.plt);
     let Compiler { mut pieces, mut rules, programs, mut report, .. } = compiler;
     pieces.sort_by_key(Piece::start);
@@ -467,6 +469,7 @@ impl Compiler<'_> {
     }
 
     /// Counts the linkage tables that no other section has spoken for either.
+    #[cfg(feature = "compile")]
     fn count_linkage_tables(&mut self, arch: Arch, plts: &[Plt<'_>]) {
         for plt in plts.iter().filter(|plt| plt.range.start < plt.range.end) {
             if self.claims.is_free(plt.range.start) && plt::rules(arch, plt, &mut self.programs).is_none() {
@@ -476,6 +479,7 @@ impl Compiler<'_> {
     }
 
     /// Where the loader begins a process there is no caller, whatever calls what from there.
+    #[cfg(feature = "compile")]
     fn starts_of_the_loader(&mut self, arch: Arch, code: &[(u64, &[u8])]) {
         for (start, bytes) in code {
             for range in startup::loader::starts(arch, *start, bytes) {

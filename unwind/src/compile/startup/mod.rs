@@ -2,6 +2,7 @@
 //! and Termination Functions"); and where the loader of glibc begins a process.
 
 mod i686;
+#[cfg(feature = "compile")]
 pub(super) mod loader;
 mod x86_64;
 
