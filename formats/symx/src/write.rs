@@ -39,8 +39,8 @@ pub struct Form {
 /// How names are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum NameForm {
-    /// In phrases, which makes them several times smaller, where all names together have 256 KiB and more, or 16 KiB and more and 32 bytes each on average;
-    /// else whole.
+    /// In phrases where all names together have 256 KiB and more, which makes them several times smaller; whole where
+    /// they have less.
     #[default]
     BySize,
     /// Whole: a reader borrows them.
@@ -85,7 +85,7 @@ pub fn write_as(input: &TableInput<'_>, form: Form) -> Result<Vec<u8>, WriteErro
     let end = check_ranges(input.functions)?;
     let wide = end > u64::from(u32::MAX);
     let coder = match form.names {
-        NameForm::BySize => Coder::where_worth(input.functions, input.strings),
+        NameForm::BySize => Coder::for_large(input.functions, input.strings),
         NameForm::Whole => None,
         NameForm::InPhrases => Some(Coder::for_any(input.functions, input.strings)),
     };

@@ -266,8 +266,7 @@ const TIGHT: u8 = 8;
 
 #[test]
 fn tight_records_say_the_same_in_fewer_bytes_and_wide_tables_have_none() {
-    let form = Form { names: NameForm::Whole, ..Form::default() };
-    let mut module = Module { form, ..large(2_000) };
+    let mut module = large(2_000);
     for (function, line) in module.functions.iter_mut().zip(900u32..) {
         // Lines of one function lie near each other, and those of its neighbours do not.
         let line = line * 37 % 5_000 + 1;
@@ -346,44 +345,6 @@ fn many_names_are_in_phrases_and_read_the_same() {
     let strings = |bytes: &[u8]| Table::open(bytes).expect("it opens").counts().string_bytes;
     assert!(strings(&bytes) * 2 < strings(&whole), "{} of {}", strings(&bytes), strings(&whole));
     assert_eq!(large(100).write()[6], TIGHT, "few names are whole");
-}
-
-#[test]
-fn fewer_names_are_in_phrases_if_they_are_long() {
-    const PHRASED: u8 = 2;
-    let named = |count: u64, name: &dyn Fn(u64) -> String| {
-        let mut module = one(function(0, 0x10));
-        module.functions.clear();
-        for n in 0..count {
-            let name = module.strings.intern(&name(n));
-            module.functions.push(FunctionRecord { name, symbol: name, ..function(n * 0x10, 0x10) });
-        }
-        module
-    };
-    let long = |n: u64| {
-        format!("_ZNSt6vectorIiSaIiEE{n}_M_realloc_insertIJRKiEEEvN9__gnu_cxx17__normal_iteratorIPiS1_EEDpOT_")
-    };
-    let short = |n: u64| format!("_IO_file_{n}_setbuf");
-    for (count, name, expected) in [
-        (400, &long as &dyn Fn(u64) -> String, PHRASED | TIGHT),
-        (100, &long, TIGHT),
-        (10_000, &short, TIGHT),
-        (20_000, &short, PHRASED | TIGHT),
-    ] {
-        let module = named(count, name);
-        let bytes = module.write();
-        assert_eq!(bytes[6], expected, "flags of {count} names like {}", name(0));
-        let table = Table::open(&bytes).expect("it opens");
-        table.verify().expect("it holds together");
-        for (read, written) in table.functions().zip(&module.functions) {
-            assert_eq!(read.name, module.strings.get(written.name));
-        }
-        let form = Form { names: NameForm::Whole, ..Form::default() };
-        let whole = Module { form, ..module }.write();
-        // The phrases themselves are among the bytes.
-        let is_smaller = bytes.len() * 3 < whole.len() * 2;
-        assert_eq!(is_smaller, expected != TIGHT, "{} of {}", bytes.len(), whole.len());
-    }
 }
 
 #[test]

@@ -16,23 +16,15 @@ use learn::learn_pairs;
 use longest::Longest;
 use phrase::Phrase;
 
-/// Names of so many bytes are large: whatever they are, much of them is said again and again.
-const LARGE_NAME_BYTES: usize = 256 << 10;
-/// Fewer names than that are put in phrases if they are long on average, in bytes, as those of templates and type arguments are. Of short ones (C has 15, Go 28)
-/// phrases spare a tenth of a table, and reading a name takes longer; of long ones (C++ and Rust have 48 to 160) up to half.
-const LONG_NAME_BYTES: usize = 32;
 /// Names of fewer bytes stay whole: there is little to gain, and reading them whole is faster.
-const MIN_NAME_BYTES: usize = 16 << 10;
+const MIN_NAME_BYTES: usize = 256 << 10;
 /// Bytes of names that phrases are learned from: more make names little shorter.
 const SAMPLE_BYTES: usize = 1 << 20;
 /// Where there are fewer, one of so many names is enough, as long as those come to [`LEAST_SAMPLE_BYTES`]: what all of them would teach makes tables
 /// little smaller or, with its own bytes, larger, and to learn it took most of the time that a small table takes.
 const MAX_STEP_OF_SMALL: usize = 16;
-/// Bytes of names that phrases are learned from, where there are as many and they are large.
+/// Bytes of names that phrases are learned from, where there are as many.
 const LEAST_SAMPLE_BYTES: usize = 64 << 10;
-/// The same where they are not: a table of few names is built in so little time that learning would be most of it, and the phrases themselves would be much of
-/// the table.
-const LEAST_SAMPLE_OF_FEW_BYTES: usize = 4 << 10;
 /// No phrase.
 const NONE: u16 = u16::MAX;
 
@@ -43,8 +35,8 @@ pub(super) struct Coder {
 }
 
 impl Coder {
-    /// The phrases for the names of `functions`, whose texts alone decide; `None` where phrases would spare little.
-    pub(super) fn where_worth(functions: &[FunctionRecord], strings: &Strings) -> Option<Self> {
+    /// The phrases for the names of `functions`, whose bytes alone decide; `None` where they are few.
+    pub(super) fn for_large(functions: &[FunctionRecord], strings: &Strings) -> Option<Self> {
         // All strings together are a bound, which spares small tables the rest.
         if strings.bytes() < MIN_NAME_BYTES {
             return None;
@@ -53,9 +45,7 @@ impl Coder {
         let bytes: usize = names.iter().map(|name| name.len()).sum();
         // A name that is too long for readers of phrases can be read where names are whole.
         let fit = names.iter().all(|name| name.len() <= MAX_NAME_BYTES);
-        let is_worth =
-            bytes >= LARGE_NAME_BYTES || bytes >= MIN_NAME_BYTES && bytes / names.len().max(1) >= LONG_NAME_BYTES;
-        (fit && is_worth).then(|| Self::learn(&names, bytes))
+        (fit && bytes >= MIN_NAME_BYTES).then(|| Self::learn(&names, bytes))
     }
 
     /// The phrases for the names of `functions`, however few.
@@ -66,8 +56,7 @@ impl Coder {
     }
 
     fn learn(names: &[&[u8]], bytes: usize) -> Self {
-        let least = if bytes < LARGE_NAME_BYTES { LEAST_SAMPLE_OF_FEW_BYTES } else { LEAST_SAMPLE_BYTES };
-        let step = bytes.div_ceil(SAMPLE_BYTES).max((bytes / least).clamp(1, MAX_STEP_OF_SMALL));
+        let step = bytes.div_ceil(SAMPLE_BYTES).max((bytes / LEAST_SAMPLE_BYTES).clamp(1, MAX_STEP_OF_SMALL));
         // Names and linkage names take turns, so that each second, say, would be of one kind: multiples of the golden ratio are in step with nothing.
         let is_taken = |at: u32| u64::from(at.wrapping_mul(0x9e37_79b1)) * (step as u64) < 1 << 32;
         let numbered = (0u32..).zip(names);
