@@ -92,7 +92,7 @@ fn line(dump: &JitDump, address: u64) -> Option<(String, u32)> {
 fn both_byte_orders_say_the_same() {
     for big_endian in [false, true] {
         let mut writer = Writer::new(big_endian);
-        writer.load(0x1000, 0x20, "first").load(0x2000, 0x10, "second").record(4, 0, |writer| {
+        writer.load(0x1000, 0x20, "first").load(0x2000, 0x10, "second").record(5, 0, |writer| {
             writer.u64(1);
         });
         let dump = read(&writer.bytes);
