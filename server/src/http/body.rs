@@ -28,7 +28,7 @@ const MAP_BLOCK: u64 = 4 << 20;
 /// Where the bytes of an answer are.
 pub(crate) enum Source {
     /// In a file that is read as the client takes it.
-    File(OpenBlob),
+    File(Arc<OpenBlob>),
     /// In a file of somebody else's, who may write to it meanwhile: it is sent while it is in this state.
     Foreign(Arc<OpenBlob>, FileStamp),
     /// In a map.
@@ -40,15 +40,14 @@ impl Source {
     pub(crate) fn of(blobs: &BlobDirectory, digest: &BlobDigest) -> io::Result<Self> {
         match blobs.map_for_requests(digest)? {
             Some(mapped) => Ok(Self::Map(mapped)),
-            None => blobs.open_blob(digest).map(Self::File),
+            None => blobs.open_blob(digest).map(Self::from),
         }
     }
 
     /// Bytes in the file.
     pub(crate) fn size(&self) -> u64 {
         match self {
-            Self::File(blob) => blob.size,
-            Self::Foreign(blob, _) => blob.size,
+            Self::File(blob) | Self::Foreign(blob, _) => blob.size,
             Self::Map(blob) => blob.size(),
         }
     }
@@ -56,8 +55,7 @@ impl Source {
     /// When the bytes were stored, or written.
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         match self {
-            Self::File(blob) => blob.modified,
-            Self::Foreign(blob, _) => blob.modified,
+            Self::File(blob) | Self::Foreign(blob, _) => blob.modified,
             Self::Map(blob) => blob.modified,
         }
     }
@@ -65,7 +63,7 @@ impl Source {
 
 impl From<OpenBlob> for Source {
     fn from(blob: OpenBlob) -> Self {
-        Self::File(blob)
+        Self::File(Arc::new(blob))
     }
 }
 
@@ -135,7 +133,7 @@ pub(crate) fn file_response(pool: &Pool, method: &Method, request: &HeaderMap, a
     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(part.length));
     if *method != Method::HEAD {
         *response.body_mut() = match answer.source {
-            Source::File(blob) => file_body(pool.clone(), Arc::new(blob), part, None),
+            Source::File(blob) => file_body(pool.clone(), blob, part, None),
             Source::Foreign(blob, stamp) => file_body(pool.clone(), blob, part, Some(stamp)),
             Source::Map(blob) => map_body(pool.clone(), blob, part),
         };

@@ -21,14 +21,11 @@ pub(super) async fn record_seal(app: &Arc<App>, bundle: &BlobDigest) -> Result<(
 
 /// Records what is in a repository again, where it is a bundle, or a seal of one.
 pub(crate) async fn record(app: &Arc<App>, digest: &BlobDigest, manifest: &Manifest) -> Result<(), PublishError> {
+    let Some(bundle) = concerned(digest, manifest) else { return Ok(()) };
     if is_bundle(manifest) {
-        put_bundle(app, digest).await?;
-        return record_seal(app, digest).await;
+        put_bundle(app, &bundle).await?;
     }
-    match manifest.subject.clone().filter(|_| is_seal(manifest)) {
-        Some(subject) => record_seal(app, &subject).await,
-        None => Ok(()),
-    }
+    record_seal(app, &bundle).await
 }
 
 async fn put_bundle(app: &Arc<App>, digest: &BlobDigest) -> Result<(), PublishError> {

@@ -146,19 +146,14 @@ impl Shape {
             ("fsLayers", self.fs_layers.is_some()),
         ];
         let of_index = [("manifests", self.manifests.is_some())];
-        let has = |fields: &[(&'static str, bool)]| -> Vec<&'static str> {
-            fields.iter().filter_map(|(name, is_there)| is_there.then_some(*name)).collect()
-        };
-        let (image, index) = (has(&of_image), has(&of_index));
-        let is_index = matches!(media_type, oci::IMAGE_INDEX | oci::DOCKER_LIST);
-        let is_image = matches!(media_type, oci::MANIFEST | oci::DOCKER_MANIFEST);
-        let is_ambiguous = (!image.is_empty() && !index.is_empty())
-            || (is_index && !image.is_empty())
-            || (is_image && !index.is_empty());
-        if !is_ambiguous {
+        let is_index = self.manifests.is_some() || matches!(media_type, oci::IMAGE_INDEX | oci::DOCKER_LIST);
+        let is_image = of_image.iter().any(|(_, is_there)| *is_there)
+            || matches!(media_type, oci::MANIFEST | oci::DOCKER_MANIFEST);
+        if !(is_index && is_image) {
             return Ok(());
         }
-        let fields: Vec<String> = image.iter().chain(&index).map(|name| format!("{name:?}")).collect();
+        let there = of_image.into_iter().chain(of_index).filter(|(_, is_there)| *is_there);
+        let fields: Vec<String> = there.map(|(name, _)| format!("{name:?}")).collect();
         Err(ManifestError::TwoKinds { media_type: media_type.to_owned(), fields: fields.join(" and ") })
     }
 }
@@ -239,19 +234,21 @@ impl Manifest {
     /// Also of what is read all the same where it was stored before: types without end, and what is an image and an index at once.
     pub(crate) fn parse_sent(bytes: &[u8], content_type: Option<&str>) -> Result<Self, ManifestError> {
         let shape = Shape::read(bytes)?;
-        shape.check_kind(&shape.media_type(content_type)?)?;
-        let manifest = Self::of(shape, bytes, content_type)?;
+        let media_type = shape.media_type(content_type)?;
+        shape.check_kind(&media_type)?;
+        let manifest = Self::of(shape, media_type, bytes)?;
         manifest.check_types()?;
         Ok(manifest)
     }
 
     /// Reads a manifest's bytes, stored with the media type `content_type` if that is known.
     pub(crate) fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Self, ManifestError> {
-        Self::of(Shape::read(bytes)?, bytes, content_type)
+        let shape = Shape::read(bytes)?;
+        let media_type = shape.media_type(content_type)?;
+        Self::of(shape, media_type, bytes)
     }
 
-    fn of(shape: Shape, bytes: &[u8], content_type: Option<&str>) -> Result<Self, ManifestError> {
-        let media_type = shape.media_type(content_type)?;
+    fn of(shape: Shape, media_type: String, bytes: &[u8]) -> Result<Self, ManifestError> {
         let config_type = shape.config.as_ref().map(|config| config.media_type.clone());
         let layers = shape.layers.unwrap_or_default();
         let annotations = shape.annotations.unwrap_or_default();

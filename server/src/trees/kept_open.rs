@@ -1,6 +1,6 @@
 //! Small files that were asked for a moment ago stay open: an answer then asks the open file alone whether it is what it was.
 //!
-//! To open one takes a thread of the pool and some forty calls of the system, most of them to find out that it is none that the server keeps for itself:
+//! To open one takes a thread of the pool and forty calls of the system, most of them to find out that it is none that the server keeps for itself:
 //! several times what its bytes cost (`docs/performance.md`, "The server beside Debian's debuginfod").
 
 use std::collections::HashMap;
