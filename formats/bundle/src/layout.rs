@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::digest::{Digest, Hasher};
+use crate::durable::sync_directory;
 use crate::ingest;
 use crate::oci::{self, Descriptor, ImageIndex, Manifest, OciError};
 use crate::plain_file::open_file;
@@ -94,6 +95,8 @@ pub struct LayoutDir {
     root: PathBuf,
     /// Another layout, whose blobs need not be written here.
     beside: Option<PathBuf>,
+    /// Somebody else makes the blobs durable, all of them together.
+    synced_later: bool,
 }
 
 impl LayoutDir {
@@ -113,7 +116,7 @@ impl LayoutDir {
             },
         };
         match problem {
-            None => Ok(Self { root, beside: None }),
+            None => Ok(Self::at(root)),
             Some(problem) => Err(LayoutError::NotALayout { path: root, problem }),
         }
     }
@@ -149,7 +152,7 @@ impl LayoutDir {
             let problem = format!("it holds {name:?} but no file oci-layout; name an empty or new directory");
             return Err(LayoutError::NotALayout { path: root, problem });
         }
-        let this = Self { root, beside: None };
+        let this = Self::at(root);
         for dir in [this.blobs(), this.root.join(INGEST)] {
             fs::create_dir_all(&dir).map_err(io_error("create the directory", &dir))?;
         }
@@ -201,7 +204,7 @@ impl LayoutDir {
     /// Writes a blob. One that is here already and sound is left as it is; a damaged one is replaced.
     pub fn write_blob(&self, bytes: &[u8]) -> Result<Digest, LayoutError> {
         let digest = Digest::of(bytes);
-        let beside = self.beside.iter().map(|root| Self { root: root.clone(), beside: None });
+        let beside = self.beside.iter().map(|root| Self::at(root.clone()));
         let has = |layout: &Self| layout.blob_size(&digest) == Some(bytes.len() as u64) && layout.is_sound(&digest);
         if has(self) || beside.into_iter().any(|layout| has(&layout)) {
             return Ok(digest);
@@ -242,7 +245,9 @@ impl LayoutDir {
         if found != *expected {
             return Err(LayoutError::Digest { path: path.to_owned(), expected: *expected, found });
         }
-        file.sync_all().map_err(io_error("sync", path))?;
+        if !self.synced_later {
+            file.sync_all().map_err(io_error("sync", path))?;
+        }
         self.publish(path, expected)
     }
 
@@ -383,10 +388,13 @@ impl LayoutDir {
         self.root.join(INGEST)
     }
 
-    /// The same, where what `other` has need not be written.
-    pub(crate) fn beside(mut self, other: &Self) -> Self {
-        self.beside = Some(other.root.clone());
-        self
+    /// The same, where what `other` has need not be written, and whose blobs are not durable before the caller makes them so.
+    pub(crate) fn staged_beside(self, other: &Self) -> Self {
+        Self { beside: Some(other.root.clone()), synced_later: true, ..self }
+    }
+
+    fn at(root: PathBuf) -> Self {
+        Self { root, beside: None, synced_later: false }
     }
 
     /// Moves a blob of another layout on the same file system here, unless it is here already and sound.
@@ -396,9 +404,12 @@ impl LayoutDir {
         if digest.is_some_and(|digest| self.has(&digest) && self.is_sound(&digest)) {
             return Ok(());
         }
-        // Layouts that other tools made may lack the directory.
-        fs::create_dir_all(self.blobs()).map_err(io_error("create the directory", &self.blobs()))?;
         fs::rename(path, &target).map_err(io_error("rename a file to", &target))
+    }
+
+    /// Makes the directory of blobs, which layouts that other tools made may lack.
+    pub(crate) fn create_blobs(&self) -> Result<(), LayoutError> {
+        fs::create_dir_all(self.blobs()).map_err(io_error("create the directory", &self.blobs()))
     }
 
     fn read_index(&self) -> Result<ImageIndex, LayoutError> {
@@ -459,7 +470,8 @@ pub struct BlobWriter<'l> {
 }
 
 impl BlobWriter<'_> {
-    /// Syncs the bytes and makes them visible under their digest, which must be `expected` where that is given.
+    /// Syncs the bytes (in a [`Staging`](crate::Staging) all of them together, later) and makes them visible under their digest, which
+    /// must be `expected` where that is given.
     /// Returns digest and size.
     pub fn finish(mut self, expected: Option<&Digest>) -> Result<(Digest, u64), LayoutError> {
         let (found, size) = std::mem::take(&mut self.hasher).finish();
@@ -469,7 +481,7 @@ impl BlobWriter<'_> {
         }
         // Held until it has its name.
         let file = self.file.take();
-        if let Some(file) = &file {
+        if let Some(file) = file.as_ref().filter(|_| !self.layout.synced_later) {
             file.sync_all().map_err(|source| self.error(source))?;
         }
         self.layout.publish(&self.path, &found)?;
@@ -548,9 +560,4 @@ fn layout_problem(bytes: &[u8]) -> Option<String> {
 pub(crate) fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LayoutError {
     let path = path.to_owned();
     move |source| LayoutError::Io { action, path, source }
-}
-
-/// Makes renames in `dir` durable. Only Unix lets a directory be opened for that.
-fn sync_directory(dir: &Path) -> Result<(), LayoutError> {
-    if cfg!(unix) { File::open(dir).and_then(|dir| dir.sync_all()).map_err(io_error("sync", dir)) } else { Ok(()) }
 }

@@ -22,6 +22,7 @@ pub mod canonical;
 pub mod compose;
 mod digest;
 pub mod disclosure;
+mod durable;
 pub mod frame_proof;
 pub mod index;
 mod ingest;
