@@ -18,7 +18,10 @@ const AT_ONCE: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Unsynced {
     /// None where directories cannot be opened.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux syncs a file system by one of its files"))]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "only Linux syncs a file system by one of its files")
+    )]
     held: Option<File>,
 }
 
@@ -69,7 +72,8 @@ fn sync_each(files: &[PathBuf]) -> Result<(), LayoutError> {
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..AT_ONCE.min(files.len())).map(|_| scope.spawn(work)).collect();
         let own = work();
-        let joined = others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        let joined =
+            others.into_iter().map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         joined.fold(own, Result::and)
     })
 }
