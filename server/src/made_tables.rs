@@ -1,7 +1,7 @@
 //! Symbol tables of modules that came without one: made of a loose file, of a file of a tree, or of one that another server has, when somebody
 //! first asks, and kept in the cache.
 //!
-//! What they are made of: debug files (with what dwz moved out of them, and a package of split DWARF beside a file of a tree), PDBs (with their PE file where
+//! What they are made of: debug files (with what dwz moved out of them, and split DWARF that lies in trees), PDBs (with their PE file where
 //! that is here too), dSYMs, and symbol files of Breakpad. A bundle's own
 //! table goes before them all, and its names rest on the bundle; these rest on a file that somebody uploaded, or that another server sent.
 
@@ -12,7 +12,7 @@ use std::io::{self, Write as _};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use companions::{Beside, Companions};
+use companions::{Beside, Companions, Digests};
 use symseal_artifact::{
     ArtifactError, BreakpadFile, DebugFiles, FunctionStream, ObjectFile, ReleaseFile, functions, pdb_functions,
 };
@@ -29,7 +29,7 @@ use crate::unbundled::{FileBytes, MappedFile, Unbundled};
 use crate::upstream::Sought;
 
 /// Counts the forms that were made so far: tables of an older one are made again.
-const FORM: u32 = 4;
+const FORM: u32 = 5;
 
 /// What a note of the cache calls the processor of a table.
 const ARCH: &str = "arch";
@@ -183,11 +183,17 @@ async fn make(
     image: Option<&Unbundled>,
     sought: &Sought<'_>,
 ) -> io::Result<MadeTable> {
-    let beside = Companions::find(app, scope, &origin, sought).await?;
+    let mut beside = Companions::find(app, scope, &origin, sought).await?;
     let (source, with) = (origin.sha256(), image.map(Unbundled::sha256).unwrap_or_default());
-    let companions = beside.sha256();
-    let of = format!("symx {FORM} {PRODUCER} {source} {with} {guid:?} {age} {companions:?}");
-    let (key, pools) = (CacheKey::of(&of), (&app.pool, &app.making));
+    let key_of = |companions: &Digests| {
+        CacheKey::of(&format!("symx {FORM} {PRODUCER} {source} {with} {guid:?} {age} {}", companions.text()))
+    };
+    if !app.cache.has(&key_of(&beside.digests())) {
+        // What is not as it was when it was read is not what the table is made with, nor what it is known by.
+        beside.gather(app).await?;
+    }
+    let companions = beside.digests();
+    let (key, pools) = (key_of(&companions), (&app.pool, &app.making));
     app.tableless.check(&key)?;
     // What it is made of is fetched by itself: one wait within the other could hold all places of the pool.
     let parts = match app.cache.has(&key) {
@@ -211,8 +217,7 @@ async fn make(
     let said =
         |wanted| headers.iter().find(|(name, _)| name == wanted).map(|(_, said)| said.clone()).unwrap_or_default();
     let (arch, lacks) = (said(ARCH), said(LACKS));
-    let package = companions.package.filter(|_| !said(HAS_PACKAGE).is_empty());
-    let companions = companions.supplementary.into_iter().chain(package).collect();
+    let companions = companions.made_with(headers.iter().any(|(name, _)| name == HAS_PACKAGE));
     let file = FileBytes::Copy(CachedFile { note: Note::default(), ..made }).map(&app.blobs)?;
     Ok(MadeTable { file, sha256, source, origin, arch, companions, lacks })
 }
@@ -282,7 +287,7 @@ fn table(parts: &Parts<MappedFile>, largest: u64, (guid, age): ([u8; 16], u32)) 
         match &mut parsed {
             ReleaseFile::Object(object) => {
                 let found = of_object(object, &parts.beside)?;
-                (lacks, has_package) = (parts.beside.lacks(object, &found.3), parts.beside.has_units(object, &found.3));
+                (lacks, has_package) = (parts.beside.lacks(object, &found.3), parts.beside.has_units(object));
                 found
             }
             ReleaseFile::Fat(slices) => {
@@ -321,8 +326,7 @@ fn of_object(
     let id = object.debug_id().cloned().ok_or_else(|| NoTable::Other("it has no debug id".to_owned()))?;
     let arch = object.arch().code().to_owned();
     let supplementary = beside.supplementary.as_deref().and_then(|bytes| ObjectFile::parse(bytes).ok());
-    let split: Vec<ObjectFile<'_>> =
-        beside.package.as_deref().and_then(|bytes| ObjectFile::parse(bytes).ok()).into_iter().collect();
+    let split = beside.split();
     let with = DebugFiles { supplementary: supplementary.as_ref(), split: &split, ..DebugFiles::default() };
     Ok((id, arch, object.image_base(), functions(object, &with)?))
 }

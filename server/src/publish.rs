@@ -33,7 +33,7 @@ use crate::store::{BundleRow, SealRow, StoreError};
 use crate::takedown::IsTakenDown;
 
 use record::record_seal;
-pub(crate) use record::{concerned, mend, record};
+pub(crate) use record::{concerned, here_or_recorded, mend, record};
 pub(crate) use withdrawal::{Withdrawn, withdraw};
 
 /// Ids of one bundle that alerts are given for.

@@ -30,12 +30,16 @@ pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), P
     };
     let published = app.pool.run(load).await?;
     let recorded: BTreeMap<String, Option<String>> = app.store.bundles().await?.into_iter().collect();
-    for stale in recorded.keys() {
-        // Another server may be about to publish it.
-        if app.follower.is_none()
-            && !stale.parse().is_ok_and(|digest| published.get(&digest).is_some_and(|(is_loose, _)| !is_loose))
-        {
-            app.store.remove_bundle(stale).await?;
+    let is_bundle_here = |digest: &BlobDigest| published.get(digest).is_some_and(|(is_loose, _)| !is_loose);
+    for recorded in recorded.keys() {
+        let digest = recorded.parse::<BlobDigest>().ok();
+        if digest.as_ref().is_some_and(is_bundle_here) {
+            continue;
+        }
+        match (&app.follower, digest) {
+            // Another server may be about to publish it: it is looked at once this one follows.
+            (Some(follower), Some(digest)) => follower.may_be_recorded_wrongly([digest]),
+            _ => app.store.remove_bundle(recorded).await?,
         }
     }
     let mut new = Vec::new();

@@ -30,10 +30,10 @@ from registry import EMPTY, INDEX, MANIFEST, artifact, request, sha256
 
 
 class Server:
-    def __init__(self, program, data):
+    def __init__(self, program, data, listen="127.0.0.1:0", more=("--gc-interval", "0s"), environment=None, log=subprocess.DEVNULL):
         self.process = subprocess.Popen(
-            [program, "serve", "--data", data, "--listen", "127.0.0.1:0", "--gc-interval", "0s"],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            [program, "serve", "--data", data, "--listen", listen, *more],
+            stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         started = time.monotonic()
         line = self.process.stdout.readline()
         self.seconds = time.monotonic() - started
@@ -80,9 +80,13 @@ class Pushes:
             self.count += 1
             return self.count
 
+    def one(self, address):
+        """Where the next request goes."""
+        return address
+
     def blob(self, address, data, chunked, rng):
         digest = sha256(data)
-        status, headers, _ = request(address, "POST", "/v2/plain/blobs/uploads/")
+        status, headers, _ = request(self.one(address), "POST", "/v2/plain/blobs/uploads/")
         if status != 202:
             return None
         place = headers["Location"]
@@ -90,13 +94,13 @@ class Pushes:
             middle = rng.randrange(1, len(data))
             for start, part in ((0, data[:middle]), (middle, data[middle:])):
                 extent = {"Content-Range": f"{start}-{start + len(part) - 1}", "Content-Type": "application/octet-stream"}
-                status, headers, _ = request(address, "PATCH", place, part, extent)
+                status, headers, _ = request(self.one(address), "PATCH", place, part, extent)
                 if status != 202:
                     return None
                 place = headers["Location"]
             data = b""
         joined = "&" if "?" in place else "?"
-        status, _, _ = request(address, "PUT", f"{place}{joined}digest={digest}", data)
+        status, _, _ = request(self.one(address), "PUT", f"{place}{joined}digest={digest}", data)
         if status != 201:
             return None
         return digest
@@ -119,7 +123,7 @@ class Pushes:
             tag = self.tags[name]
             tag.send(digest)
         try:
-            status, _, _ = request(address, "PUT", f"/v2/plain/manifests/{name}", manifest, {"Content-Type": MANIFEST})
+            status, _, _ = request(self.one(address), "PUT", f"/v2/plain/manifests/{name}", manifest, {"Content-Type": MANIFEST})
         finally:
             with self.lock:
                 if status == 201:
@@ -135,13 +139,13 @@ class Pushes:
     def push_bundle(self, address, rng):
         layout, ids = rng.choice(self.material["bundles"])
         number = self.number()
-        if self.run("bundle", "push", layout, f"{address}/shop/b{number % 7}:v{number}"):
+        if self.run("bundle", "push", layout, f"{self.one(address)}/shop/b{number % 7}:v{number}"):
             with self.lock:
                 self.bundles.append((f"shop/b{number % 7}", f"v{number}", ids))
 
     def upload(self, address, rng):
         path, build_id = rng.choice(self.material["loose"])
-        if self.run("upload", "--to", f"http://{address}", path):
+        if self.run("upload", "--to", f"http://{self.one(address)}", path):
             with self.lock:
                 self.loose.append((path, build_id))
 
@@ -155,43 +159,58 @@ class Pushes:
                 return
 
 
-def audit(address, pushes, problems):
-    def get(path, accept=f"{INDEX}, {MANIFEST}"):
-        return request(address, "GET", path, headers={"Accept": accept})
+def get(address, path):
+    return request(address, "GET", path, headers={"Accept": f"{INDEX}, {MANIFEST}"})
 
+
+def audit(address, pushes, problems):
+    acknowledged(address, pushes, problems)
+    tags(address, pushes, problems)
+    offered(address, pushes, problems)
+
+
+def acknowledged(address, pushes, problems, get=get):
+    """What was acknowledged is there, byte by byte."""
     for digest in pushes.blobs:
-        status, _, data = get(f"/v2/plain/blobs/{digest}")
+        status, _, data = get(address, f"/v2/plain/blobs/{digest}")
         if status != 200 or sha256(data) != digest:
             problems.append(f"an acknowledged blob is {status}: {digest}")
     for digest in pushes.manifests:
-        status, _, data = get(f"/v2/plain/manifests/{digest}")
+        status, _, data = get(address, f"/v2/plain/manifests/{digest}")
         if status != 200 or sha256(data) != digest:
             problems.append(f"an acknowledged manifest is {status}: {digest}")
-    for name, tag in pushes.tags.items():
-        status, _, data = get(f"/v2/plain/manifests/{name}")
-        leads = sha256(data) in tag.sent if status == 200 else status == 404 and not tag.acknowledged
-        if not leads:
-            problems.append(f"the tag {name} is {status}, and leads to {sha256(data)}: expected one of {sorted(tag.sent)}")
     for repository, tag, ids in pushes.bundles:
-        status, _, _ = get(f"/v2/{repository}/manifests/{tag}")
+        status, _, _ = get(address, f"/v2/{repository}/manifests/{tag}")
         if status != 200:
             problems.append(f"an acknowledged bundle is {status}: {repository}:{tag}")
         for build_id, expected in ids.items():
-            status, _, data = get(f"/buildid/{build_id}/debuginfo")
+            status, _, data = get(address, f"/buildid/{build_id}/debuginfo")
             if status != 200 or sha256(data) != expected:
                 problems.append(f"an acknowledged bundle does not answer for {build_id}: {status}")
     for path, build_id in pushes.loose:
-        status, _, data = get(f"/buildid/{build_id}/debuginfo")
+        status, _, data = get(address, f"/buildid/{build_id}/debuginfo")
         if status != 200 or data != Path(path).read_bytes():
             problems.append(f"an acknowledged file does not answer for {build_id}: {status}")
-    # Whatever is offered is whole, acknowledged or not.
+
+
+def tags(address, pushes, problems, get=get):
+    """Every tag leads to what was acknowledged last, or to what was sent since."""
+    for name, tag in pushes.tags.items():
+        status, _, data = get(address, f"/v2/plain/manifests/{name}")
+        leads = sha256(data) in tag.sent if status == 200 else status == 404 and not tag.acknowledged
+        if not leads:
+            problems.append(f"the tag {name} is {status}, and leads to {sha256(data)}: expected one of {sorted(tag.sent)}")
+
+
+def offered(address, pushes, problems, get=get):
+    """Whatever is offered is whole, acknowledged or not."""
     seen = set()
 
     def whole(repository, digest):
         if (repository, digest) in seen:
             return
         seen.add((repository, digest))
-        status, headers, data = get(f"/v2/{repository}/manifests/{digest}")
+        status, headers, data = get(address, f"/v2/{repository}/manifests/{digest}")
         if status != 200:
             problems.append(f"{repository} names a manifest that is {status}: {digest}")
             return
@@ -204,18 +223,18 @@ def audit(address, pushes, problems):
             if blob["digest"] in seen:
                 continue
             seen.add(blob["digest"])
-            status, _, data = get(f"/v2/{repository}/blobs/{blob['digest']}")
+            status, _, data = get(address, f"/v2/{repository}/blobs/{blob['digest']}")
             if status != 200 or sha256(data) != blob["digest"] or len(data) != blob["size"]:
                 problems.append(f"{repository} names a blob that is {status}, {len(data)} bytes: {blob['digest']}")
 
-    _, _, data = get("/v2/_catalog?n=1000")
+    _, _, data = get(address, "/v2/_catalog?n=1000")
     for repository in json.loads(data)["repositories"]:
-        status, _, data = get(f"/v2/{repository}/tags/list?n=10000")
+        status, _, data = get(address, f"/v2/{repository}/tags/list?n=10000")
         for tag in json.loads(data).get("tags") or []:
             whole(repository, tag)
     # A bundle answers for all of its ids or for none.
     for _, ids in pushes.material["bundles"]:
-        answers = {get(f"/buildid/{build_id}/debuginfo")[0] for build_id in ids}
+        answers = {get(address, f"/buildid/{build_id}/debuginfo")[0] for build_id in ids}
         if len(answers) > 1:
             problems.append(f"a bundle answers for a part of its ids: {answers}")
 
@@ -309,4 +328,5 @@ def main():
     sys.exit(1 if problems else 0)
 
 
-main()
+if __name__ == "__main__":
+    main()

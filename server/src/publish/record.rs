@@ -3,6 +3,7 @@
 //! Whoever changes a repository records what follows from it. Of several servers on one bucket that one may be killed before it comes to that, or the database
 //! would not take the change when it was told of it: so each server that hears of a change compares the record with what the repositories say.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::ingest::{CheckedBundle, is_bundle, is_seal, open_published};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, Reference, RepositoryName};
-use crate::store::SealRow;
+use crate::store::{SealRow, StoreError};
 
 pub(super) async fn record_seal(app: &Arc<App>, bundle: &BlobDigest) -> Result<(), PublishError> {
     let (shared, wanted) = (Arc::clone(app), bundle.clone());
@@ -44,6 +45,20 @@ pub(crate) fn concerned(digest: &BlobDigest, manifest: &Manifest) -> Option<Blob
         return Some(digest.clone());
     }
     manifest.subject.clone().filter(|_| is_seal(manifest))
+}
+
+/// Every bundle that a repository has or the database records: of any of them it may say something else.
+///
+/// # Errors
+/// The database does not answer.
+pub(crate) async fn here_or_recorded(app: &Arc<App>) -> Result<BTreeSet<BlobDigest>, StoreError> {
+    let recorded = app.store.bundles().await?.into_iter();
+    let mut all: BTreeSet<BlobDigest> = recorded.filter_map(|(digest, _)| digest.parse().ok()).collect();
+    for (_, repository) in app.repositories.list() {
+        let bundles = repository.manifests().into_iter().filter(|(_, manifest)| is_bundle(manifest));
+        all.extend(bundles.map(|(digest, _)| digest));
+    }
+    Ok(all)
 }
 
 /// Makes the record of a bundle what the repositories say, where it says something else. Of several servers that find it so the first one writes; one whose

@@ -61,7 +61,7 @@ const SILENCE: Duration = Duration::from_secs(60);
 pub(crate) async fn collect(app: &Arc<App>, grace: Duration, stopped: &AtomicBool) -> io::Result<Option<Collected>> {
     let turn = app.store.collecting().await.map_err(unreachable)?;
     let (Some(mut turn), Some(follower)) = (turn, &app.follower) else { return Ok(None) };
-    follower.catch_up_anew(app).await?;
+    follower.catch_up(app).await?;
     release(app).await?;
     let mut round = Round { app, stopped, collected: Collected::default() };
     round.end_uploads().await?;

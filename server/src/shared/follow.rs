@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::intents::tell_of_intents;
 use super::reread::reread;
 use crate::app::App;
 use crate::blobs::{ABANDONED_AFTER, BlobDigest, blob_of_key, is_lasting, unless_lost};
-use crate::ingest::RefusedBundle;
+use crate::ingest::{RefusedBundle, restore_traces};
 use crate::publish::PublishError;
 use crate::repositories::{FactKey, MANIFEST_LIMIT, Manifest, Reference, RepositoryName, digest_of};
 use crate::store::{ChangeRow, Changes};
@@ -57,12 +57,16 @@ pub(crate) struct Follower {
     telling: Mutex<Option<(Instant, String)>>,
     /// Bundles of which the database may not say what the repositories do, as whoever changed these did not come to it.
     unrecorded: std::sync::Mutex<BTreeSet<BlobDigest>>,
+    /// Whether the same is so of traces.
+    lacks_traces: AtomicBool,
 }
 
 #[derive(Debug)]
 struct State {
     /// The number of the last change that was taken over.
     last: u64,
+    /// When that was made, as the database says; `None` where it was not asked yet.
+    last_at: Option<String>,
     /// When the last look began, and what went wrong in it.
     looked: Option<(Instant, Option<String>)>,
 }
@@ -78,14 +82,19 @@ pub(super) struct News {
 impl Follower {
     /// `last`: the number of the last change before the facts were read.
     pub(crate) fn new(last: u64) -> Self {
-        let (untold, telling, unrecorded) = Default::default();
-        let state = Arc::new(Mutex::new(State { last, looked: None }));
-        Self { state, learned: AtomicU64::new(0), untold, telling, unrecorded }
+        let (untold, telling, unrecorded, lacks_traces) = Default::default();
+        let state = Arc::new(Mutex::new(State { last, last_at: None, looked: None }));
+        Self { state, learned: AtomicU64::new(0), untold, telling, unrecorded, lacks_traces }
     }
 
     /// How many changes were taken over.
     pub(crate) fn learned(&self) -> u64 {
         self.learned.load(Ordering::Acquire)
+    }
+
+    /// Has the record of bundles looked at.
+    pub(crate) fn may_be_recorded_wrongly(&self, bundles: impl IntoIterator<Item = BlobDigest>) {
+        self.unrecorded().extend(bundles);
     }
 
     /// Takes over what repositories offer by what other servers acknowledged before this call. One look serves all who wait for it.
@@ -107,17 +116,11 @@ impl Follower {
         let look = tokio::spawn(async move {
             let began = Instant::now();
             let Some(follower) = &app.follower else { return Ok(()) };
-            let looked = follower.look(&app, &mut state.last).await;
+            let looked = follower.look(&app, &mut state).await;
             state.looked = Some((began, looked.as_ref().err().map(ToString::to_string)));
             looked
         });
         look.await.map_err(io::Error::other)?
-    }
-
-    /// [`Self::catch_up`], also with a database that was put back to an earlier state.
-    pub(super) async fn catch_up_anew(&self, app: &Arc<App>) -> io::Result<()> {
-        self.notice_restore(app).await?;
-        self.catch_up(app).await
     }
 
     /// Tells debuggers of everything that [`Self::catch_up`] took over.
@@ -161,7 +164,7 @@ impl Follower {
                 }
                 Ok(()) => {}
             }
-            self.unrecorded().extend(publish::concerned(&news.digest, &news.manifest));
+            self.may_be_recorded_wrongly(publish::concerned(&news.digest, &news.manifest));
             self.untold().pop_front();
             self.learned.fetch_add(1, Ordering::AcqRel);
         }
@@ -170,6 +173,12 @@ impl Follower {
     /// Looks whether the database says of the bundles that changed what the repositories say. Nobody who asks for something waits for it.
     async fn mend_records(&self, app: &Arc<App>) -> io::Result<()> {
         let mut refused = Ok(());
+        if self.lacks_traces.swap(false, Ordering::AcqRel)
+            && let Err(error) = restore_traces(app).await
+        {
+            self.lacks_traces.store(true, Ordering::Release);
+            refused = Err(unreachable(error));
+        }
         let unrecorded = std::mem::take(&mut *self.unrecorded());
         for bundle in unrecorded {
             let error = match publish::mend(app, &bundle).await {
@@ -188,17 +197,28 @@ impl Follower {
         refused
     }
 
-    async fn look(&self, app: &Arc<App>, last: &mut u64) -> io::Result<()> {
+    async fn look(&self, app: &Arc<App>, state: &mut State) -> io::Result<()> {
         loop {
-            let Changes { pruned, rows } = app.store.changes(*last, ROWS).await.map_err(unreachable)?;
-            if pruned > *last {
+            let changes = app.store.changes(state.last, ROWS).await.map_err(unreachable)?;
+            if changes.pruned > state.last {
                 tracing::warn!(
-                    last,
-                    pruned,
+                    last = state.last,
+                    pruned = changes.pruned,
                     "changes that this server has not read are no longer there: it reads everything again"
                 );
-                self.read_everything(app, last).await?;
+                self.read_everything(app, state).await?;
                 continue;
+            }
+            if state.is_of_before(&changes) {
+                tracing::warn!(last = state.last, "the database was put back: everything is read again, and recorded");
+                // Some of it may have been struck out since the backup was made.
+                app.store.reprieve_all().await.map_err(unreachable)?;
+                self.read_everything(app, state).await?;
+                continue;
+            }
+            let Changes { rows, after_at, last_at, .. } = changes;
+            if after_at.is_some() {
+                state.last_at = after_at;
             }
             let is_all = rows.len() < ROWS as usize;
             let there = there(app, &rows).await?;
@@ -211,8 +231,12 @@ impl Follower {
                         tracing::error!(key = change.key, %error, "a change of another server is not taken over");
                     }
                 }
-                *last = number;
+                state.last = number;
+                state.last_at = None;
                 self.learned.fetch_add(1, Ordering::AcqRel);
+            }
+            if last_at.is_some() {
+                state.last_at = last_at;
             }
             if is_all {
                 return Ok(());
@@ -220,25 +244,16 @@ impl Follower {
         }
     }
 
-    /// A database that was put back to an earlier state begins to number where that was: everything is read again. Its changes alone would not do, as
-    /// they would show again what was hidden since.
-    async fn notice_restore(&self, app: &Arc<App>) -> io::Result<()> {
-        let last = self.state.lock().await.last;
-        // Asked for after that, so that it is not smaller by itself; and without the lock, for which requests wait.
-        let newest = app.store.last_change().await.map_err(unreachable)?;
-        if newest < last {
-            tracing::warn!(last, newest, "the database was put back: everything is read again");
-            self.read_everything(app, &mut self.state.lock().await.last).await?;
-        }
-        Ok(())
-    }
-
-    async fn read_everything(&self, app: &Arc<App>, last: &mut u64) -> io::Result<()> {
+    async fn read_everything(&self, app: &Arc<App>, state: &mut State) -> io::Result<()> {
         // Before the facts are read, so that nothing that comes meanwhile is missed.
         let newest = app.store.last_change().await.map_err(unreachable)?;
         reread(app).await?;
         tell_of_intents(app).await?;
-        *last = newest;
+        // Whoever recorded it may not have done so in this database, or not have come to it.
+        let all = publish::here_or_recorded(app).await.map_err(unreachable)?;
+        self.may_be_recorded_wrongly(all);
+        self.lacks_traces.store(true, Ordering::Release);
+        (state.last, state.last_at) = (newest, None);
         self.learned.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
@@ -249,6 +264,19 @@ impl Follower {
 
     fn untold(&self) -> MutexGuard<'_, VecDeque<News>> {
         self.untold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Whether the last change that was taken over is not in this database: it was put back to an earlier state, and begins to number where that was.
+    /// Its changes alone would not do, as they would show again what was hidden since.
+    fn is_of_before(&self, changes: &Changes) -> bool {
+        match (&self.last_at, &changes.after_at) {
+            (Some(known), Some(found)) => known != found,
+            (None, Some(_)) => false,
+            // Neither there nor deleted.
+            (_, None) => changes.pruned < self.last,
+        }
     }
 }
 
@@ -275,7 +303,6 @@ pub(crate) async fn follow(app: Arc<App>) {
             signal = None;
         }
         let followed = async {
-            follower.notice_restore(&app).await?;
             follower.catch_up(&app).await?;
             follower.tell(&app).await?;
             follower.mend_records(&app).await
@@ -456,4 +483,29 @@ pub(super) async fn run<T: Send + 'static>(
 ) -> io::Result<T> {
     // A job that does not come to its end would not do so the next time either.
     app.pool.run(job).await.map_err(|lost| io::Error::new(io::ErrorKind::InvalidData, lost))?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_that_was_put_back_is_known_by_the_last_change_that_was_taken_over() {
+        let at = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        for (last, known, pruned, found, expected) in [
+            (0, "", 0, "", false),
+            (5, "", 0, "10:00", false),
+            (5, "10:00", 0, "10:00", false),
+            // Its number was given again, however many changes there were since.
+            (5, "10:00", 0, "11:00", true),
+            (5, "10:00", 4, "", true),
+            (5, "", 4, "", true),
+            (5, "10:00", 5, "", false),
+            (5, "", 5, "", false),
+        ] {
+            let state = State { last, last_at: at(known), looked: None };
+            let changes = Changes { pruned, after_at: at(found), ..Changes::default() };
+            assert_eq!(state.is_of_before(&changes), expected, "{last} {known:?} {pruned} {found:?}");
+        }
+    }
 }

@@ -157,6 +157,11 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
         Box::pin(async { Ok(()) })
     }
 
+    /// Strikes out everything that nobody has taken.
+    fn reprieve_all(&self) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
+
     /// Strikes out what a repository (`""`: none) comes to rely on, bytes included; `false` while some of it is taken.
     fn reprieve<'a>(&'a self, _repository: &'a str, _digests: &'a [String]) -> Answer<'a, bool> {
         Box::pin(async { Ok(true) })

@@ -208,6 +208,10 @@ impl Store for PostgresStore {
         Box::pin(async move { Ok(postgres_condemned::condemn(&self.pool, rows).await?) })
     }
 
+    fn reprieve_all(&self) -> Answer<'_, ()> {
+        Box::pin(async move { Ok(postgres_condemned::reprieve_all(&self.pool).await?) })
+    }
+
     fn reprieve<'a>(&'a self, repository: &'a str, digests: &'a [String]) -> Answer<'a, bool> {
         Box::pin(async move { Ok(postgres_condemned::reprieve(&self.pool, repository, digests).await?) })
     }

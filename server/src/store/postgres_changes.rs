@@ -58,8 +58,10 @@ pub(super) async fn put(pool: &PgPool, changes: &[ChangeRow], settled: &[Uuid]) 
 pub(super) async fn after(pool: &PgPool, after: u64, limit: u32) -> sqlx::Result<Changes> {
     // In one statement: what is pruned after it is in its rows.
     let rows = sqlx::query(
-        "SELECT through, number, key, is_removed FROM changes_pruned
-         LEFT JOIN (SELECT number, key, is_removed FROM changes WHERE number > $1 ORDER BY number LIMIT $2) AS new ON TRUE
+        "SELECT through, number, key, is_removed, extract(epoch FROM at)::text AS last_at,
+             (SELECT extract(epoch FROM at)::text FROM changes WHERE number = $1) AS after_at
+         FROM changes_pruned
+         LEFT JOIN (SELECT number, key, is_removed, at FROM changes WHERE number > $1 ORDER BY number LIMIT $2) AS new ON TRUE
          ORDER BY number",
     )
     .bind(i64::try_from(after).unwrap_or(i64::MAX))
@@ -69,6 +71,8 @@ pub(super) async fn after(pool: &PgPool, after: u64, limit: u32) -> sqlx::Result
     let mut changes = Changes::default();
     for row in &rows {
         changes.pruned = row.try_get::<i64, _>("through")?.cast_unsigned();
+        changes.after_at = row.try_get("after_at")?;
+        changes.last_at = row.try_get("last_at")?;
         // One row without a change says that there is none.
         if let Some(number) = row.try_get::<Option<i64>, _>("number")? {
             let change = ChangeRow { key: row.try_get("key")?, is_removed: row.try_get("is_removed")? };

@@ -52,6 +52,11 @@ pub(super) async fn condemn(pool: &PgPool, rows: &[Condemned]) -> sqlx::Result<(
     Ok(())
 }
 
+pub(super) async fn reprieve_all(pool: &PgPool) -> sqlx::Result<()> {
+    sqlx::query("DELETE FROM condemned WHERE taken_by IS NULL").execute(pool).await?;
+    Ok(())
+}
+
 pub(super) async fn reprieve(pool: &PgPool, repository: &str, digests: &[String]) -> sqlx::Result<bool> {
     let found = "SELECT EXISTS (SELECT 1 FROM condemned WHERE digest = ANY($1) AND repository IN ('', $2))";
     let found: bool = sqlx::query_scalar(found).bind(digests).bind(repository).fetch_one(pool).await?;

@@ -147,6 +147,11 @@ pub(crate) struct Changes {
     pub(crate) pruned: u64,
     /// With their numbers, in order.
     pub(crate) rows: Vec<(u64, ChangeRow)>,
+    /// When the change was made after which is asked, as the database writes it; `None` where that is not there. A change that got the same number
+    /// after the database was put back has another time.
+    pub(crate) after_at: Option<String>,
+    /// When the last one of `rows` was made.
+    pub(crate) last_at: Option<String>,
 }
 
 /// Something that is about to be collected from a shared object store.

@@ -403,11 +403,15 @@ async fn old_changes_are_deleted_and_whoever_has_not_read_them_can_tell() {
     assert_eq!(store.prune_changes(Duration::from_secs(3600)).await.unwrap(), 0);
     assert_eq!(store.changes(0, 9).await.unwrap().pruned, 0);
     assert_eq!(store.prune_changes(Duration::ZERO).await.unwrap(), 3);
-    assert_eq!(store.changes(0, 9).await.unwrap(), Changes { pruned: 3, rows: Vec::new() });
+    assert_eq!(store.changes(0, 9).await.unwrap(), Changes { pruned: 3, ..Changes::default() });
     // A server that starts now has seen them all.
     assert_eq!(store.last_change().await.unwrap(), 3);
     store.put_changes(&[change("d")], &[]).await.unwrap();
-    assert_eq!(store.changes(3, 9).await.unwrap(), Changes { pruned: 3, rows: vec![(4, change("d"))] });
+    let Changes { pruned, rows, after_at, last_at } = store.changes(3, 9).await.unwrap();
+    assert_eq!((pruned, rows, after_at), (3, vec![(4, change("d"))], None));
+    // Who asks for more is told when the last one was made that it has seen.
+    let known = store.changes(4, 9).await.unwrap();
+    assert!(last_at.is_some() && known.after_at == last_at && known.last_at.is_none(), "{last_at:?} {known:?}");
     assert_eq!(store.prune_changes(Duration::from_secs(3600)).await.unwrap(), 0);
 }
 

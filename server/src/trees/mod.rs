@@ -4,11 +4,13 @@
 //! reads again only what is new or has changed. What answers is looked up in the index, in memory; an archive is taken apart in the pool, and
 //! what came out of it is kept in the cache. Everything is opened below the directory's handle, so that no link leads out.
 
+mod gathered;
 mod kept_open;
 mod open;
 mod read;
 mod root;
 mod scan;
+mod split;
 mod told;
 
 use std::io;
@@ -30,15 +32,17 @@ use crate::ids::Ids;
 use crate::takedown::TakenDown;
 use crate::withheld::Withheld;
 
+pub(crate) use gathered::{NotAsTheyWere, digest_of_all, pieces};
 use kept_open::KeptOpen;
 pub(crate) use open::TreeError;
 use root::Root;
+pub(crate) use split::{AskedUnit, SplitFiles};
 
 /// The index's name in the data directory.
 pub(crate) const TREES_FILE: &str = "trees.index";
 
 /// What the rows are made by: raise it with whatever a file answers for that it did not before, and all files are read again.
-const CONTENT: u32 = 5;
+const CONTENT: u32 = 6;
 
 /// Between an archive and the path of a member.
 const WITHIN: &str = "!/";
@@ -182,23 +186,25 @@ impl Trees {
         let Some(ids) = self.ids.load_full() else { return Vec::new() };
         let (key, kind) = (key.to_bytes(), kind_code(kind));
         let found = ids.find(&key).filter(|found| found.kind == kind && self.is_given(found));
+        found.filter_map(|found| self.place(&ids, &found)).take(TRIED).collect()
+    }
+
+    /// Where a candidate lies; `None` where nothing lies there any more.
+    fn place(&self, ids: &Ids<Mmap>, found: &crate::ids::Candidate<'_>) -> Option<Place> {
+        let container = ids.bundle(found.bundle)?;
+        let (member, reach) = read::split(found.name);
         let roots = self.roots.load();
-        let place = |found: crate::ids::Candidate<'_>| {
-            let container = ids.bundle(found.bundle)?;
-            let (member, reach) = read::split(found.name);
-            let (root, path) = roots.iter().find_map(|root| Some((root, root.inside(&container.digest)?)))?;
-            Some(Place {
-                root: Arc::clone(root),
-                path: path.to_owned(),
-                stamp: FileStamp::parse(&container.version)?,
-                member: member.to_owned(),
-                reach,
-                sha256: *found.sha256,
-                size: found.size,
-                file: found.file.to_owned(),
-            })
-        };
-        found.filter_map(place).take(TRIED).collect()
+        let (root, path) = roots.iter().find_map(|root| Some((root, root.inside(&container.digest)?)))?;
+        Some(Place {
+            root: Arc::clone(root),
+            path: path.to_owned(),
+            stamp: FileStamp::parse(&container.version)?,
+            member: member.to_owned(),
+            reach,
+            sha256: *found.sha256,
+            size: found.size,
+            file: found.file.to_owned(),
+        })
     }
 
     /// ELF files whose path is wanted: where they lie, or in their archive. None where there are too many, or time is up. Reads every id. Blocks.

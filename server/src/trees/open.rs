@@ -1,7 +1,7 @@
 //! The bytes of a file of a tree.
 
 use std::fs::File;
-use std::io::{self, Seek as _};
+use std::io::{self, Seek as _, SeekFrom};
 use std::sync::Arc;
 
 use tempfile::NamedTempFile;
@@ -38,6 +38,11 @@ impl Place {
         BlobDigest::from_sha256(self.sha256).hex().to_owned()
     }
 
+    /// Whether it is the file with that SHA-256.
+    pub(crate) fn is_sha256(&self, sha256: &[u8; 32]) -> bool {
+        self.sha256 == *sha256
+    }
+
     /// Whether it lies there by itself.
     pub(crate) fn is_plain(&self) -> bool {
         self.member.is_empty()
@@ -53,7 +58,7 @@ impl Place {
         (!self.is_plain()).then(|| self.name())
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.root.name_of(&self.path)
     }
 
@@ -98,11 +103,23 @@ impl Place {
         Ok((OpenBlob { file, size: self.size, modified }, stamp))
     }
 
-    /// Copies it. Blocks.
-    fn write(&self, to: &mut File) -> io::Result<Note> {
+    /// Whether it, or what it lies in, is there, and not known to be another one now. Blocks.
+    pub(super) fn may_be_as_it_was(&self) -> bool {
+        let Ok((_, stamp)) = self.container() else { return false };
+        let is_large_enough = !self.is_plain() || stamp.size == self.size;
+        is_large_enough && self.root.is_same(&self.way(), stamp, &self.sha256) != Some(false)
+    }
+
+    /// What is noted of it is noted under this.
+    fn way(&self) -> String {
+        if self.is_plain() { self.path.clone() } else { format!("{}{WITHIN}{}", self.path, self.member) }
+    }
+
+    /// Copies it to where `to` stands, at its end. Blocks.
+    pub(super) fn write(&self, to: &mut File) -> io::Result<Note> {
         // Whatever it is now, it holds the file or does not.
         let (mut container, stamp) = self.container().map_err(io::Error::other)?;
-        let name = if self.is_plain() { self.path.clone() } else { format!("{}{WITHIN}{}", self.path, self.member) };
+        let name = self.way();
         if self.root.is_same(&name, stamp, &self.sha256) == Some(false) {
             return Err(io::Error::other(self.is_another()));
         }
@@ -118,6 +135,7 @@ impl Place {
     /// Copies a member of an archive: from its place, where that is known and right, else by reading the archive. Blocks.
     fn take_out(&self, archive: &mut File, to: &mut File) -> io::Result<Option<([u8; 32], u64)>> {
         if let Some(reach) = self.reach {
+            let start = to.stream_position()?;
             match reach.read(archive, |content| copy(content, to)) {
                 Ok(copied) if self.is_of(copied) => return Ok(Some(copied)),
                 Ok(_) => {
@@ -127,13 +145,13 @@ impl Place {
                     tracing::info!(archive = self.name(), member = self.member, %error, "not at its place: the archive is read")
                 }
             }
-            to.set_len(0)?;
-            to.rewind()?;
+            to.set_len(start)?;
+            to.seek(SeekFrom::Start(start))?;
         }
         extract(archive, &self.member, to)
     }
 
-    fn is_of(&self, (sha256, size): ([u8; 32], u64)) -> bool {
+    pub(super) fn is_of(&self, (sha256, size): ([u8; 32], u64)) -> bool {
         sha256 == self.sha256 && size == self.size
     }
 }

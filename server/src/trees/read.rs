@@ -10,6 +10,7 @@ use symseal_artifact::{
     Reach, SNIFF_BYTES, Source, read_archive, sniff,
 };
 
+use super::split::Units;
 use crate::blobs::map_own;
 use crate::file_cache::FileCache;
 use crate::ingest::{Answer, RefusedLoose, answers};
@@ -26,7 +27,7 @@ const BOMBS: u32 = 16;
 /// Bytes copied at once.
 const BLOCK: usize = 256 << 10;
 
-/// A file that answers for something.
+/// A file that answers for something, or holds split DWARF.
 #[derive(Debug)]
 pub(super) struct Holder {
     /// The way to it within the archive, and its place where that is known ([`split`]); empty for a file by itself, and [`ARCHIVE`] for one that was
@@ -37,6 +38,7 @@ pub(super) struct Holder {
     pub(super) sha256: [u8; 32],
     pub(super) size: u64,
     pub(super) answers: Vec<Answer>,
+    pub(super) units: Option<Units>,
 }
 
 /// Between the way to a member and its place: no way has one in it.
@@ -78,7 +80,7 @@ impl From<Halt> for io::Error {
 }
 
 /// What archives may ask for.
-fn limits() -> Limits {
+pub(super) fn limits() -> Limits {
     Limits { bombs: BOMBS, ..Limits::default() }
 }
 
@@ -163,14 +165,20 @@ fn holder(content: &mut dyn Read, member: String, file: &str, cache: &FileCache)
     let mut own = cache.begin()?;
     let (sha256, size) = copy(&mut head.as_slice().chain(content), own.as_file_mut())?;
     let bytes = map_own(own.as_file())?;
-    match answers(&bytes, file) {
-        Ok(answers) => Ok(Some(Holder { member, file: file.to_owned(), sha256, size, answers })),
-        Err(RefusedLoose::Io(error)) => Err(error),
+    let units = Units::of(&bytes);
+    let answers = match answers(&bytes, file) {
+        Ok(answers) => answers,
+        Err(RefusedLoose::Io(error)) => return Err(error),
         Err(refused) => {
-            tracing::debug!(%member, %refused, "not served");
-            Ok(None)
+            if units.is_none() {
+                tracing::debug!(%member, %refused, "not served");
+                return Ok(None);
+            }
+            // Nobody can ask for it by itself, but for what its units say.
+            Vec::new()
         }
-    }
+    };
+    Ok(Some(Holder { member, file: file.to_owned(), sha256, size, answers, units }))
 }
 
 /// Copies all of it; digest and bytes.

@@ -54,6 +54,11 @@ impl Root {
         self.identity == other.identity && self.place == other.place
     }
 
+    /// Its path, with a slash at its end.
+    pub(super) fn place(&self) -> &str {
+        &self.place
+    }
+
     /// How a file below it is called in the index.
     pub(super) fn name_of(&self, path: &str) -> String {
         format!("{}{path}", self.place)

@@ -13,7 +13,7 @@ use memmap2::Mmap;
 
 use super::read::{Holder, holders};
 use super::root::{Look, Root};
-use super::{CONTENT, SETTLED, Trees};
+use super::{CONTENT, SETTLED, Trees, split};
 use crate::blobs::{map_own, write_file_atomically};
 use crate::debug_files::{content_code, kind_code};
 use crate::file_stamp::FileStamp;
@@ -221,17 +221,22 @@ fn build(before: Option<&Ids<Mmap>>, kept: &HashSet<String>, read: &[Read]) -> R
     for (entry, holders) in read {
         let bundle = builder.bundle(entry)?;
         for holder in holders {
+            let new = |kind, debug_info| NewCandidate {
+                bundle,
+                kind,
+                debug_info,
+                sha256: holder.sha256,
+                size: holder.size,
+                name: &holder.member,
+                file: &holder.file,
+            };
             for answer in &holder.answers {
-                let new = NewCandidate {
-                    bundle,
-                    kind: kind_code(answer.kind),
-                    debug_info: content_code(answer.debug_info, answer.lacks_sections),
-                    sha256: holder.sha256,
-                    size: holder.size,
-                    name: &holder.member,
-                    file: &holder.file,
-                };
-                builder.add(&answer.key.to_bytes(), &new)?;
+                let content = content_code(answer.debug_info, answer.lacks_sections);
+                builder.add(&answer.key.to_bytes(), &new(kind_code(answer.kind), content))?;
+            }
+            if let Some(units) = &holder.units {
+                let new = new(split::kind(), units.content_code());
+                units.keys().try_for_each(|key| builder.add(&key, &new))?;
             }
         }
     }

@@ -79,8 +79,10 @@ impl Expected {
             return false;
         }
         let Some(LoadedAtStart { end, code, section_headers }) = loaded_at_start(start) else { return false };
-        // Section headers are written behind all else.
-        let length = length.unwrap_or(section_headers);
+        // Section headers are written behind all that they describe: what follows them was appended, as to programs that unpack themselves, and is no
+        // debug information. Go's linker, and whoever moves them, writes them in front.
+        let described = if section_headers < end { length } else { length.map(|length| length.min(section_headers)) };
+        let (length, described) = (length.unwrap_or(section_headers), described.unwrap_or(section_headers));
         match (self.is_program_of_build_id(), code) {
             // A module of Linux, which is not large, has no segments.
             (_, None) if end == 0 => true,
@@ -88,7 +90,7 @@ impl Expected {
             (true, _) => length < end,
             (false, Some(0)) => false,
             // Debug information is behind what is loaded, and seldom much smaller.
-            (false, _) => length.saturating_sub(end) < end / 4,
+            (false, _) => described.saturating_sub(end) < end / 4,
         }
     }
 

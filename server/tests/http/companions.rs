@@ -12,7 +12,7 @@ use crate::support::foreign::text;
 use crate::support::programs::{has, output, run};
 use crate::support::upstreams::asking;
 use crate::support::{Running, http};
-use crate::trees::origins;
+use crate::trees::{looking_hourly, origins};
 
 const ID: &str = "abcdef0123456789abcdef0123456789abcdef01";
 /// The same as Breakpad writes it.
@@ -118,9 +118,14 @@ fn check_partial(answer: &Value, told: &str) {
 
 #[track_caller]
 fn check_whole(answer: &Value, expected: &BTreeMap<String, Vec<String>>) {
+    check_whole_with(answer, expected, 1);
+}
+
+#[track_caller]
+fn check_whole_with(answer: &Value, expected: &BTreeMap<String, Vec<String>>, files: usize) {
     assert_eq!(&functions(answer), expected, "{answer}");
     assert_eq!(answer["provenance"]["lacks"], Value::Null);
-    assert_eq!(answer["provenance"]["made_with"].as_array().unwrap().len(), 1, "{answer}");
+    assert_eq!(answer["provenance"]["made_with"].as_array().unwrap().len(), files, "{answer}");
     for frame in answer["frames"].as_array().unwrap() {
         assert!(frame["reason"].is_null(), "{frame}");
     }
@@ -223,5 +228,173 @@ async fn a_package_of_split_dwarf_is_found_beside_its_program_and_a_skeleton_alo
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     check_whole(&named(&server, &expected).await, &expected);
+    server.stop().await;
+}
+
+/// A program of two units whose split DWARF lies where the compiler puts it, `obj/app.dwo` and `obj/other.dwo`, and `whole`, the same without that. `more`
+/// is source that the first unit has beside.
+fn split(folder: &Path, compiler: &str, flag: &str, more: &str) {
+    let compute = |name: &str, number: u32| {
+        format!(
+            "{SHARED}__attribute__((noinline)) int {name}(struct pair *pair) {{ return inlined(pair) ^ {number}; }}\n"
+        )
+    };
+    let main = "int main(int argc, char **argv) { struct pair pair = { argc, argc, 0 }; return compute(&pair) + compute_more(&pair); }";
+    let app = format!("{}{more}int compute_more(struct pair *pair);\n{main}\n", compute("compute", 3));
+    std::fs::create_dir_all(folder.join("obj")).unwrap();
+    let compile = |arguments: &[&str]| {
+        assert!(Command::new(compiler).current_dir(folder).args(arguments).status().unwrap().success());
+    };
+    let id = format!("-Wl,--build-id=0x{ID}");
+    for (name, source) in [("app", app), ("other", compute("compute_more", 5))] {
+        std::fs::write(folder.join(format!("{name}.cc")), source).unwrap();
+        let (source, object) = (format!("{name}.cc"), format!("obj/{name}.o"));
+        compile(&["-O2", "-g", flag, "-gsplit-dwarf", "-c", &source, "-o", &object]);
+    }
+    compile(&["obj/app.o", "obj/other.o", "-o", "app", &id]);
+    compile(&["-O2", "-g", flag, "app.cc", "other.cc", "-o", "whole", &id]);
+}
+
+/// What LLVM says of it. Of the split DWARF of g++ it places the inlined calls of all units but the first wrongly: then the program that is whole tells.
+fn expected_of_split(folder: &Path, compiler: &str) -> BTreeMap<String, Vec<String>> {
+    let found = expected(&folder.join("whole"));
+    if compiler != "g++" {
+        assert_eq!(expected(&folder.join("app")), found);
+    }
+    assert!(found.values().any(|functions| functions.len() == 3), "{found:?}");
+    found
+}
+
+/// Waits until nothing is missing, or until something is.
+async fn until(server: &Running, addresses: &BTreeMap<String, Vec<String>>, lacks: Option<&str>) -> Value {
+    let started = Instant::now();
+    loop {
+        let answer = named(server, addresses).await;
+        let told = answer["provenance"]["lacks"].as_str();
+        if lacks.map_or(told.is_none(), |lacks| told.is_some_and(|told| told.contains(lacks))) {
+            return answer;
+        }
+        assert!(started.elapsed() < PATIENCE, "{lacks:?}: {answer}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+fn copy_all(from: &Path, to: &Path, names: &[&str]) {
+    std::fs::create_dir_all(to).unwrap();
+    for name in names {
+        std::fs::copy(from.join(name), to.join(name)).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn split_dwarf_that_no_package_gathers_is_found_by_the_ids_of_its_units() {
+    if ["g++", "clang++", "dwp", "llvm-symbolizer", "nm", "tar"].iter().any(|tool| !has(tool)) {
+        return;
+    }
+    for (compiler, flag) in [("g++", "-gdwarf-4"), ("g++", "-gdwarf-5"), ("clang++", "-gdwarf-5")] {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let (built, tree) = (at("built"), at("tree"));
+        split(&built, compiler, flag, "");
+        let expected = expected_of_split(&built, compiler);
+        let both = ["app.dwo", "other.dwo"];
+        copy_all(&built, &tree, &["app"]);
+        let server = Running::start_with(&at("data"), &origins(&[&tree])).await;
+        check_partial(&named(&server, &expected).await, "skeleton-only: the split DWARF of 2 units");
+        copy_all(&built.join("obj"), &tree.join("obj"), &both);
+        check_whole_with(&until(&server, &expected, None).await, &expected, 2);
+        check_profiled(&server, &expected, None).await;
+        let symbols = http().get(server.url(&format!("/symbols/app/{BREAKPAD_ID}/app.sym"))).send().await.unwrap();
+        assert_eq!(symbols.status(), StatusCode::OK);
+        let symbols = symbols.text().await.unwrap();
+        assert!(symbols.contains("INLINE_ORIGIN") && symbols.contains(" innermost"), "{symbols}");
+
+        // Another build's is not taken, nor what lies outside; of what is gone that is said.
+        let dwo = tree.join("obj/app.dwo");
+        split(&at("changed"), compiler, flag, "int another(int x) { return x + 7; }\n");
+        std::fs::copy(at("changed/obj/app.dwo"), &dwo).unwrap();
+        until(&server, &expected, Some("skeleton-only: the split DWARF of 1 units")).await;
+        std::fs::remove_file(&dwo).unwrap();
+        std::os::unix::fs::symlink(built.join("obj/app.dwo"), &dwo).unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        until(&server, &expected, Some("skeleton-only: the split DWARF of 1 units")).await;
+        std::fs::remove_file(&dwo).unwrap();
+        std::fs::copy(built.join("obj/app.dwo"), &dwo).unwrap();
+        check_whole_with(&until(&server, &expected, None).await, &expected, 2);
+        // A package of it goes before them, wherever it lies and whatever it is called.
+        let packed = Command::new("dwp").current_dir(&built).args(["-e", "app", "-o", "packed"]).status().unwrap();
+        // Binutils' has none of DWARF 5.
+        if packed.success() && flag == "-gdwarf-4" {
+            std::fs::copy(built.join("packed"), tree.join("obj/any name")).unwrap();
+            let started = Instant::now();
+            while named(&server, &expected).await["provenance"]["made_with"].as_array().unwrap().len() != 1 {
+                assert!(started.elapsed() < PATIENCE);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            check_whole(&named(&server, &expected).await, &expected);
+        }
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn split_dwarf_in_archives_is_found_whether_or_not_its_members_are_reached_by_themselves() {
+    if ["g++", "llvm-symbolizer", "nm", "tar", "gzip"].iter().any(|tool| !has(tool)) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    split(&at("built"), "g++", "-gdwarf-5", "");
+    let expected = expected_of_split(&at("built"), "g++");
+    for (name, flags, members) in [
+        ("plain", "-cf", &["./app", "./obj/app.dwo", "./obj/other.dwo"][..]),
+        ("solid", "-czf", &["./app", "./obj/app.dwo", "./obj/other.dwo"]),
+        // The program in the one, its split DWARF in the other.
+        ("apart", "-czf", &["./obj/app.dwo", "./obj/other.dwo"]),
+    ] {
+        let (tree, archive) = (at(name), at(name).join("all.tar"));
+        std::fs::create_dir(&tree).unwrap();
+        run("tar", &[&["-C", text(&at("built")), flags, text(&archive)], members].concat());
+        if name == "apart" {
+            copy_all(&at("built"), &tree, &["app"]);
+        }
+        let server = Running::start_with(&at(&format!("data-{name}")), &origins(&[&tree])).await;
+        check_whole_with(&until(&server, &expected, None).await, &expected, 2);
+        server.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn split_dwarf_that_is_not_as_it_was_read_is_not_what_a_table_is_made_with() {
+    if ["g++", "llvm-symbolizer", "nm"].iter().any(|tool| !has(tool)) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    split(&at("built"), "g++", "-gdwarf-5", "");
+    let expected = expected_of_split(&at("built"), "g++");
+    let tree = at("tree");
+    copy_all(&at("built"), &tree, &["app"]);
+    copy_all(&at("built/obj"), &tree.join("obj"), &["app.dwo", "other.dwo"]);
+    // It looks once: what is written after that it is not told of.
+    let server = looking_hourly(&at("data"), &tree).await;
+    let has_all = || async {
+        let counts = http().get(server.url("/metrics")).send().await.unwrap().text().await.unwrap();
+        counts.lines().any(|line| line == "symseal_tree_files 3")
+    };
+    let started = Instant::now();
+    while !has_all().await {
+        assert!(started.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let dwo = tree.join("obj/other.dwo");
+    let mut bytes = std::fs::read(&dwo).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&dwo, bytes).unwrap();
+    let answer = named(&server, &expected).await;
+    let lacks = answer["provenance"]["lacks"].as_str().unwrap_or_default();
+    assert!(lacks.contains("skeleton-only: the split DWARF of 1 units"), "{answer}");
+    assert_eq!(answer["provenance"]["made_with"].as_array().unwrap().len(), 1, "{answer}");
     server.stop().await;
 }

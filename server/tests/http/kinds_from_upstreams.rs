@@ -140,3 +140,24 @@ async fn a_file_whose_kind_is_told_by_its_end_alone_is_asked_of_others_the_next_
     assert!(status == StatusCode::OK && bytes == files.debug);
     assert_eq!(first.asked(), 1);
 }
+
+#[tokio::test]
+async fn what_was_appended_to_a_stripped_program_is_not_taken_for_debug_information() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let Files { stripped, debug, .. } = files(root.path());
+    // As to programs that unpack themselves.
+    let appended = [stripped.as_slice(), &[0x5a; 1_000_000]].concat();
+    let first = sends(&appended).await;
+    let later = Told::does(Does::SendsLater(Duration::from_millis(300), ok(debug.len(), &debug))).await;
+    let near = Running::start_with(&root.path().join("near"), &asking(&[first.url.clone(), later.url.clone()])).await;
+    let (status, bytes) = get(&near, "debuginfo").await;
+    assert!(status == StatusCode::OK && bytes == debug, "{status}");
+    assert_eq!(first.asked(), 1);
+    // It is what it is as the program.
+    let near = Running::start_with(&root.path().join("program"), &asking(std::slice::from_ref(&first.url))).await;
+    let (status, bytes) = get(&near, "executable").await;
+    assert!(status == StatusCode::OK && bytes == appended, "{status}");
+}

@@ -117,6 +117,23 @@ impl Postgres {
         name
     }
 
+    /// A backup of a database, as `pg_dump` makes it.
+    pub(crate) fn backup(&self, database: &str) -> PathBuf {
+        let file = self.folder.path().join(format!("{database}.dump"));
+        let dumped =
+            self.command("pg_dump").args(["--format=custom", "--file"]).arg(&file).arg(database).output().unwrap();
+        assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+        file
+    }
+
+    /// Puts a backup in the place of a database, whoever uses it.
+    pub(crate) fn put_back(&self, database: &str, backup: &Path) {
+        self.run("postgres", &format!("DROP DATABASE {database} WITH (FORCE)"));
+        self.run("postgres", &format!("CREATE DATABASE {database}"));
+        let restored = self.command("pg_restore").args(["--dbname", database]).arg(backup).output().unwrap();
+        assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+    }
+
     /// Runs a statement in a database, as an operator would.
     pub(crate) fn run(&self, database: &str, statement: &str) {
         let mut psql = self.command("psql");
