@@ -10,6 +10,7 @@ mod cryptography;
 mod disclosed_builds;
 mod doctor;
 mod documents;
+mod dotnet;
 mod downloads;
 mod explain;
 mod export;

@@ -117,8 +117,16 @@ impl Arch {
     /// By `Machine` of the COFF header, which PDBs repeat. (PE Format, "Machine Types")
     ///
     /// Code for ARM64EC is AArch64 code; images that hold it beside x64 code say x64, and images for both (ARM64X) say
-    /// ARM64.
+    /// ARM64. What .NET compiles ahead of time for another system than Windows has the machine with that system's
+    /// bits turned over. (.NET, "ReadyToRun File Format")
     pub(crate) const fn from_coff(machine: u16) -> Self {
+        match Self::coff_system(machine) {
+            Some(processor) => Self::from_plain_coff(processor),
+            None => Self::from_plain_coff(machine),
+        }
+    }
+
+    const fn from_plain_coff(machine: u16) -> Self {
         match machine {
             0x014c => Self::X86,
             0x8664 => Self::X86_64,
@@ -130,6 +138,20 @@ impl Arch {
             0x6264 => Self::Loongarch64,
             other => Self::Other(other),
         }
+    }
+
+    /// The processor's number in one that is of another system than Windows.
+    pub(crate) const fn coff_system(machine: u16) -> Option<u16> {
+        // Linux, macOS, FreeBSD, NetBSD, SunOS.
+        let systems = [0x7b79, 0x4644, 0xadc4, 0x1993, 0x1992];
+        let mut at = 0;
+        while at < systems.len() {
+            if let processor @ (0x8664 | 0xaa64 | 0x014c | 0x01c4) = machine ^ systems[at] {
+                return Some(processor);
+            }
+            at += 1;
+        }
+        None
     }
 }
 

@@ -53,6 +53,10 @@ pub struct UnwindInputs<'d> {
     pub pdr: Option<SectionSlice<'d>>,
     /// The exception directory of a PE file (`.pdata`).
     pub pdata: Option<SectionSlice<'d>>,
+    /// Whether functions of a PE file keep the registers of the System V ABI: one that .NET's compilers made for another system than Windows.
+    pub is_system_v: bool,
+    /// `.orc_unwind_ip` and `.orc_unwind` of a Linux kernel.
+    pub orc: Option<(SectionSlice<'d>, SectionSlice<'d>)>,
     /// `__unwind_info` of a Mach-O file.
     pub unwind_info: Option<SectionSlice<'d>>,
     /// The index table of 32-bit ARM (`.ARM.exidx`).
@@ -81,13 +85,16 @@ pub struct UnwindInputs<'d> {
 impl<'d> UnwindInputs<'d> {
     /// What the file has of the executable ranges, sorted, not overlapping: stated addresses and bytes.
     pub fn code(&self) -> Vec<(u64, &'d [u8])> {
-        let parts = self.loaded.iter().filter_map(|(start, bytes)| {
-            // A section is executable as a whole.
-            let text = self.text.get(self.text.partition_point(|text| text.end <= *start))?;
-            let from = text.start.max(*start);
-            let to = text.end.min(start.checked_add(bytes.len() as u64)?);
-            let at = |address: u64| usize::try_from(address.checked_sub(*start)?).ok();
-            Some((from, bytes.get(at(from)?..at(to)?)?)).filter(|(_, bytes)| !bytes.is_empty())
+        let parts = self.loaded.iter().flat_map(|(start, bytes)| {
+            let end = start.saturating_add(bytes.len() as u64);
+            // Most sections are executable as a whole; of assemblies the functions are.
+            let first = self.text.partition_point(|text| text.end <= *start);
+            let text = self.text.iter().skip(first).take_while(move |text| text.start < end);
+            text.filter_map(move |text| {
+                let (from, to) = (text.start.max(*start), text.end.min(end));
+                let at = |address: u64| usize::try_from(address.checked_sub(*start)?).ok();
+                Some((from, bytes.get(at(from)?..at(to)?)?)).filter(|(_, bytes)| !bytes.is_empty())
+            })
         });
         let mut parts: Vec<(u64, &[u8])> = parts.collect();
         // Files may say that sections lie over each other: the first counts.
@@ -114,6 +121,8 @@ impl<'d> UnwindInputs<'d> {
             debug_frame: None,
             pdr: None,
             pdata: None,
+            is_system_v: false,
+            orc: None,
             unwind_info: None,
             exidx: None,
             pclntab: None,

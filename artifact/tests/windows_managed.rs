@@ -134,3 +134,66 @@ fn an_assembly_with_native_code_has_it_counted() {
     check(4, 0x100, code);
     check(1, 0x100, code);
 }
+
+/// An assembly that was compiled ahead of time: functions, the head of its native code, the CLI header, the exception directory.
+fn ready_to_run(machine: u16) -> Vec<u8> {
+    const SECTION: u32 = 0x1000;
+    let functions = [(0u32, 0x21u32), (0x30, 0x40), (0x80, 0x90)].map(|(begin, end)| [SECTION + begin, SECTION + end]);
+    let mut section = vec![0xc3; 0x200];
+    section[0xa0..0xa4].copy_from_slice(b"RTR\0");
+    let word = |section: &mut [u8], at: usize, value: u32| section[at..at + 4].copy_from_slice(&value.to_le_bytes());
+    section[0x100..0x148].fill(0);
+    word(&mut section, 0x100 + 64, SECTION + 0xa0);
+    word(&mut section, 0x100 + 68, 0x20);
+    for (at, [begin, end]) in functions.into_iter().enumerate() {
+        word(&mut section, 0x150 + 12 * at, begin);
+        word(&mut section, 0x154 + 12 * at, end);
+        word(&mut section, 0x158 + 12 * at, SECTION + 0x1c0);
+    }
+    section[0x1c0..0x1c4].copy_from_slice(&[1, 0, 0, 0]);
+    let mut file = vec![0; 0x200];
+    file[..2].copy_from_slice(b"MZ");
+    word(&mut file, 0x3c, 0x40);
+    file[0x40..0x44].copy_from_slice(b"PE\0\0");
+    file[0x44..0x46].copy_from_slice(&machine.to_le_bytes());
+    file[0x46] = 1;
+    file[0x54] = 240;
+    file[0x56..0x58].copy_from_slice(&0x2022u16.to_le_bytes());
+    let optional = 0x58;
+    file[optional..optional + 2].copy_from_slice(&0x20bu16.to_le_bytes());
+    for (at, value) in [(24, 0x1000_0000), (32, 0x1000), (36, 0x200), (56, 0x2000), (60, 0x200), (108, 16)] {
+        word(&mut file, optional + at, value);
+    }
+    // The exception directory and the CLI header.
+    for (number, rva, size) in [(3, SECTION + 0x150, 36), (14, SECTION + 0x100, 72)] {
+        word(&mut file, optional + 112 + 8 * number, rva);
+        word(&mut file, optional + 116 + 8 * number, size);
+    }
+    let header = optional + 240;
+    file[header..header + 5].copy_from_slice(b".text");
+    for (at, value) in [(8, 0x200), (12, SECTION), (16, 0x200), (20, 0x200), (36, 0x6000_0020)] {
+        word(&mut file, header + at, value);
+    }
+    [file, section].concat()
+}
+
+#[test]
+fn what_dotnet_compiles_ahead_of_time_has_its_processor_and_the_code_of_its_functions() {
+    let plain = [(0x8664, "x86_64"), (0xaa64, "aarch64"), (0x014c, "x86"), (0x01c4, "arm")];
+    for (machine, arch) in plain {
+        // Windows, Linux, macOS, FreeBSD.
+        for system in [0, 0x7b79, 0x4644, 0xadc4] {
+            let bytes = ready_to_run(machine ^ system);
+            let object = ObjectFile::parse(&bytes).expect("a PE");
+            assert_eq!(object.arch().code(), arch, "{machine:#x} {system:#x}");
+            assert!(!object.is_il_alone());
+            assert_eq!(object.unwind_inputs().is_system_v, system != 0);
+        }
+    }
+    let bytes = ready_to_run(0x8664 ^ 0x7b79);
+    let inputs = ObjectFile::parse(&bytes).expect("a PE").unwind_inputs();
+    // The first two have padding between them, and before the third are the runtime's thunks.
+    assert_eq!(inputs.text, [0x1000_1000..0x1000_1040, 0x1000_1080..0x1000_1090]);
+    let code: Vec<(u64, usize)> = inputs.code().iter().map(|(start, bytes)| (*start, bytes.len())).collect();
+    assert_eq!(code, [(0x1000_1000, 0x40), (0x1000_1080, 0x10)]);
+}

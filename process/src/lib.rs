@@ -14,10 +14,13 @@
 
 mod elf;
 mod error;
+#[cfg(target_os = "linux")]
+mod image;
 pub mod jit;
 mod kallsyms;
 pub mod maps;
 mod module;
+mod pe;
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -30,6 +33,7 @@ pub use jit::{JitDump, JitDumpError, JitFunction, JitFunctions, JitHit, JitLine,
 pub use kallsyms::{KallsymsError, KernelHit, KernelSymbols, is_kernel_address};
 pub use maps::{Device, Mapping, MapsError};
 pub use module::{IdentifiedBy, JitFileState, JitSource, OpenedBy, OpenedFile, ProcessIdentity, ProcessModule};
+pub use pe::PeImage;
 
 #[cfg(target_os = "linux")]
 pub use linux::{

@@ -103,6 +103,7 @@ fn obeys(module: &DebugId, golden: &Canonical, after: &Canonical) -> bool {
                 | UnwindMethod::JitRule
                 | UnwindMethod::Exidx
                 | UnwindMethod::GoPclntab
+                | UnwindMethod::Orc
                 | UnwindMethod::GoroutineSwitch
         );
         !(robbed(callee) && by_table)

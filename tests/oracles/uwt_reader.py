@@ -99,7 +99,7 @@ class Table:
         word = self.rule_words[number]
         kind, form, from_base, register, ra, fp = field(word, 0, 4), field(word, 4, 5), field(word, 5, 6), field(word, 12, 17), field(word, 37, 51, True), field(word, 51, 64, True)
         source, signed = field(word, 8, 12), field(word, 7, 8)
-        expect(kind in KINDS and (source <= 9 or source == 15), "an unknown rule")
+        expect(kind in KINDS and (source <= 9 or source in (11, 15)), "an unknown rule")
         expect((KINDS[kind] == "gap") == (source == 0), "a rule that comes from nowhere")
         expect(not from_base or KINDS[kind] in ("sp", "fp", "register") and not field(word, 6, 7), "places that are counted from no base")
         expect(form == 0 or 0 <= ra < self.general, "a return address in no register")
@@ -176,7 +176,7 @@ class Table:
                 rva += distance
                 # The first of a block gives its offset as the difference from 0.
                 offset += zigzag >> 1 ^ -(zigzag & 1)
-                expect(rva > last and 1 <= word & 15 <= 12 and (count > 0 or distance == 0), "an entry of the source map")
+                expect(rva > last and 1 <= word & 15 <= 13 and (count > 0 or distance == 0), "an entry of the source map")
                 last = rva
                 count += 1
                 yield rva, word & 15, offset

@@ -94,6 +94,8 @@ pub enum RuleSource {
     Exidx = 8,
     /// `.gopclntab` of a Go program.
     GoPclntab = 9,
+    /// `.orc_unwind` of a kernel.
+    Orc = 11,
     /// Call frame information of code that was made at run time, by who made it.
     Jit = 15,
 }
@@ -111,6 +113,7 @@ impl RuleSource {
             7 => Self::CompactUnwind,
             8 => Self::Exidx,
             9 => Self::GoPclntab,
+            11 => Self::Orc,
             15 => Self::Jit,
             _ => return None,
         })

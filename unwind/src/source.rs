@@ -34,6 +34,8 @@ pub enum SourceKind {
     GoPclntab = 11,
     /// Kept for entries of `.sframe`, which no writer of this version makes.
     Sframe = 12,
+    /// An entry of a kernel's `.orc_unwind`; the offset is its own in the section.
+    Orc = 13,
 }
 
 impl SourceKind {
@@ -51,6 +53,7 @@ impl SourceKind {
             10 => Self::Exidx,
             11 => Self::GoPclntab,
             12 => Self::Sframe,
+            13 => Self::Orc,
             _ => return None,
         })
     }
@@ -70,6 +73,7 @@ impl SourceKind {
             Self::Exidx => "exidx",
             Self::GoPclntab => "go-pclntab",
             Self::Sframe => "sframe",
+            Self::Orc => "orc",
         }
     }
 }

@@ -114,6 +114,7 @@ pub(crate) fn method_of(rule: Rule) -> UnwindMethod {
         Some(RuleSource::CompactUnwind) => UnwindMethod::CompactUnwind,
         Some(RuleSource::Exidx) => UnwindMethod::Exidx,
         Some(RuleSource::GoPclntab) => UnwindMethod::GoPclntab,
+        Some(RuleSource::Orc) => UnwindMethod::Orc,
         Some(RuleSource::Jit) => UnwindMethod::JitRule,
         _ => UnwindMethod::CfiEhFrame,
     }
@@ -186,6 +187,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         }
         match rule.kind() {
             Some(Kind::Gap) => self.without_rule(StopReason::NoRule, budget),
+            // At the first instructions of an entry from a process, ORC says that nobody called, and no more: they are still on that process's stack.
+            Some(Kind::End) if self.state.exact && rule.source() == Some(RuleSource::Orc) => stop(StopReason::NoRule),
             Some(Kind::End) => stop(StopReason::EndOfStack),
             Some(Kind::Signal) if !self.state.sp_known => stop(StopReason::RegisterUnknown),
             Some(Kind::Signal) => self.signal(rule.offset(), budget),
@@ -324,11 +327,16 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         Self::MACHINE.link.filter(|_| is_popped)
     }
 
-    /// Whether the rule is that of a function of Go's runtime that runs on another stack for a while: its own may lie anywhere.
+    /// Whether the rule is that of a function that runs on another stack for a while, of Go's runtime or of a kernel, which keeps a word there that leads back: its own may
+    /// lie anywhere.
     #[inline(never)]
     fn comes_back(&self, rule: Rule, cfa: u64, budget: &mut Budget) -> bool {
-        let is_away = matches!(rule.kind(), Some(Kind::Fp | Kind::Register));
-        rule.source() == Some(RuleSource::GoPclntab) && is_away && self.may_lead_to(cfa, budget)
+        let is_away = match rule.source() {
+            Some(RuleSource::GoPclntab) => matches!(rule.kind(), Some(Kind::Fp | Kind::Register)),
+            Some(RuleSource::Orc) => rule.kind() == Some(Kind::Program),
+            _ => false,
+        };
+        is_away && self.may_lead_to(cfa, budget)
     }
 
     /// Whether the stack pointer of the thread, where it stopped, points to nothing that can be read: it was overwritten, and what does not rest on it
@@ -504,7 +512,8 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
                 | UnwindMethod::Pdata
                 | UnwindMethod::CompactUnwind
                 | UnwindMethod::Exidx
-                | UnwindMethod::GoPclntab => {
+                | UnwindMethod::GoPclntab
+                | UnwindMethod::Orc => {
                     let (rule, table) = self.modules.rule(callee)?;
                     let rva = self.modules.rva_of(callee)?;
                     match table.slots(rva)?.of_machine(Self::MACHINE, number)? {

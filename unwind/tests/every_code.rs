@@ -16,7 +16,8 @@ const DARK: u64 = 0x1804;
 
 /// What takes more than a few lines to make: `traps_arm` walks by the first, `go_tables` holds each rule of the second against Go's own call frame
 /// information, and `traps_async` has stacks that somebody waits for.
-const ELSEWHERE: [UnwindMethod; 3] = [UnwindMethod::Exidx, UnwindMethod::GoPclntab, UnwindMethod::AsyncParent];
+const ELSEWHERE: [UnwindMethod; 4] =
+    [UnwindMethod::Exidx, UnwindMethod::GoPclntab, UnwindMethod::AsyncParent, UnwindMethod::Orc];
 
 /// What walks came to.
 #[derive(Default)]

@@ -120,6 +120,31 @@ fn t5_a_prolog_is_exact_at_each_offset_and_the_frame_register_counts_with_its_of
     ]);
 }
 
+/// .NET's own code for other systems, with a frame register further up than four bits tell.
+#[test]
+fn t5_a_frame_register_of_dotnet_counts_with_its_large_offset() {
+    let mut made = Made::default();
+    // push rbp; sub rsp, 512; lea rbp, [rsp + 512]; nop; add rsp, 512; pop rbp; ret
+    let code = [
+        &[0x55, 0x48, 0x81, 0xec, 0, 2, 0, 0, 0x48, 0x8d, 0xac, 0x24, 0, 2, 0, 0, 0x90][..],
+        &[0x48, 0x81, 0xc4, 0, 2, 0, 0, 0x5d, 0xc3],
+    ];
+    let large = [16, 0x0b, 32, 0, 0, 0, 8, 0x01, 64, 0, 1, 0x50];
+    made.function(&code.concat(), &[&[1, 16, 6, 0xf5][..], &large].concat());
+    made.check(&[
+        (0, "CFA = rsp+8"),
+        (1, "CFA = rsp+16; rbp = [CFA-16]"),
+        (8, "CFA = rsp+528; rbp = [CFA-16]"),
+        (16, "CFA = rbp+16; rbp = [CFA-16]"),
+        (24, "CFA = rsp+16; rbp = [CFA-16]"),
+        (25, "CFA = rsp+8"),
+    ]);
+    // With another offset in the header it is nothing that anybody writes.
+    let mut other = Made::default();
+    other.function(&code.concat(), &[&[1, 16, 6, 0x25][..], &large].concat());
+    assert!(other.compile().report.unsupported_reasons.contains_key("exception directory: an unknown unwind code"));
+}
+
 #[test]
 fn t5_registers_saved_from_a_frame_register_are_counted_from_the_frames_base() {
     let mut made = Made::default();

@@ -147,15 +147,15 @@ impl<'d> Elf<'d> {
         self.data.get(usize::try_from(segment.offset).ok()?..usize::try_from(end).ok()?)
     }
 
-    /// The lowest loaded address, rounded down to the segment's page; 0 where nothing is loaded.
+    /// The lowest loaded address, rounded down to the segment's page; 0 where nothing is loaded. Of a kernel in the upper half of the address space, whose variables of each
+    /// processor are linked at 0 and never lie there, the lowest one in that half.
     pub(crate) fn image_base(&self) -> u64 {
         const SMALLEST_PAGE: u64 = 0x1000;
-        self.segments
-            .iter()
-            .filter(|segment| segment.kind == gabi::PT_LOAD)
-            .map(|segment| segment.vaddr)
-            .min()
-            .map_or(0, |vaddr| vaddr & !(SMALLEST_PAGE - 1))
+        const UPPER_HALF: u64 = 1 << 63;
+        let loaded =
+            || self.segments.iter().filter(|segment| segment.kind == gabi::PT_LOAD).map(|segment| segment.vaddr);
+        let half = loaded().max().map_or(0, |highest| highest & UPPER_HALF);
+        loaded().filter(|vaddr| *vaddr >= half).min().map_or(0, |vaddr| vaddr & !(SMALLEST_PAGE - 1))
     }
 
     /// Returns `sh_info` of section 0, where a number of segments beyond 16 bits stands.

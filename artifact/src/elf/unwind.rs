@@ -54,6 +54,8 @@ pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {
         debug_frame: slice(elf, b".debug_frame").or_else(|| slice(elf, b".zdebug_frame")),
         pdr: slice(elf, b".pdr"),
         pdata: None,
+        is_system_v: false,
+        orc: orc(elf),
         unwind_info: None,
         exidx: slice(elf, b".ARM.exidx"),
         pclntab: slice(elf, b".gopclntab").or_else(|| slice(elf, b".data.rel.ro.gopclntab")),
@@ -65,6 +67,11 @@ pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {
         got_base: base_of(b".got"),
         data_base: base_of(b".data"),
     }
+}
+
+/// ORC tables as the kernel has them. Before it is linked, and in modules, objtool's relocations are not applied.
+fn orc<'d>(elf: &Elf<'d>) -> Option<(SectionSlice<'d>, SectionSlice<'d>)> {
+    Some((slice(elf, b".orc_unwind_ip")?, slice(elf, b".orc_unwind")?))
 }
 
 /// A section that cannot be decompressed counts as missing: the unwinder reports what it has no rule for.

@@ -101,6 +101,11 @@ impl<'d> Pe<'d> {
         Arch::from_coff(self.machine)
     }
 
+    /// Whether .NET's compilers made it for another system than Windows.
+    pub(crate) fn is_for_another_system(&self) -> bool {
+        Arch::coff_system(self.machine).is_some()
+    }
+
     pub(crate) fn section_at(&self, rva: u32) -> Option<&Section<'d>> {
         let after = self.sections.partition_point(|section| section.rva <= rva);
         self.sections.get(after.checked_sub(1)?)

@@ -2,7 +2,8 @@
 
 use super::Pe;
 use super::headers::Directory;
-use super::pdata::u32_at;
+use super::pdata::{self, u32_at};
+use crate::Arch;
 use crate::code_ranges::disjoint;
 use crate::cursor::{Cursor, Damaged, Result};
 use std::ops::Range;
@@ -13,6 +14,9 @@ const IL_ONLY: u32 = 1;
 /// `ManagedNativeHeader`, zeros in the standard: where code that was compiled ahead of time is (ReadyToRun), and its size.
 const NATIVE: usize = 64;
 const HEADER_BYTES: usize = 72;
+/// What that code begins with (`READYTORUN_SIGNATURE`), and the multiple that its functions begin at. (.NET, "ReadyToRun File Format")
+const READY_TO_RUN: &[u8] = b"RTR\0";
+const ALIGNMENT: u64 = 16;
 /// `MetaData`, and what else of the runtime's the header leads to: `Resources`, `StrongNameSignature`, `VTableFixups`.
 const METADATA: usize = 8;
 const RUNTIME_DATA: [usize; 4] = [METADATA, 24, 32, 48];
@@ -41,6 +45,28 @@ pub(super) fn is_il_alone(pe: &Pe<'_>) -> bool {
     let Some(header) = header(pe) else { return false };
     let field = |at: usize| u32_at(header, at).unwrap_or_default();
     field(FLAGS) & IL_ONLY != 0 && field(NATIVE) == 0 && field(NATIVE + 4) == 0
+}
+
+/// Stated addresses of the functions of an image for x64 whose methods were compiled ahead of time (ReadyToRun), joined where no more than padding is between them; none of
+/// another image. They are those of the exception directory. What else is in sections of code are the runtime's tables, and thunks that lead to its helpers and push
+/// words on the way: no leaves, as other code of which a directory says nothing.
+pub(super) fn compiled_functions(pe: &Pe<'_>) -> Option<Vec<Range<u64>>> {
+    let native = directory_at(header(pe)?, NATIVE)?;
+    if !pe.bytes_at(native.rva)?.starts_with(READY_TO_RUN) || pe.arch() != Arch::X86_64 {
+        return None;
+    }
+    let entries = pe.directory_bytes(pe.exceptions?)?;
+    let stated = |rva: u32| pe.image_base.saturating_add(rva.into());
+    let range = |entry: &[u8]| Some(stated(u32_at(entry, 0)?)..stated(u32_at(entry, 4)?));
+    let mut functions = disjoint(entries.chunks_exact(pdata::X64_ENTRY).filter_map(range).collect());
+    functions.dedup_by(|next, last| {
+        let joins = next.start - last.end < ALIGNMENT;
+        if joins {
+            last.end = next.end;
+        }
+        joins
+    });
+    Some(functions)
 }
 
 /// Stated addresses of code without those of methods for the runtime and of what the CLI header leads to, which stand in sections of code as well. What the

@@ -111,6 +111,9 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         if managed::is_il_alone(self) {
             return Vec::new();
         }
+        if let Some(functions) = managed::compiled_functions(self) {
+            return functions;
+        }
         let code = self.sections.iter().filter(|section| section.is_executable);
         let code = code.map(|section| section.range(self.image_base)).filter(|range| !range.is_empty()).collect();
         managed::without_methods(self, code)
@@ -158,6 +161,7 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
                 let svma = self.image_base.checked_add(u64::from(directory.rva))?;
                 Some(SectionSlice { svma, bytes: self.directory_bytes(directory)?.into() })
             }),
+            is_system_v: self.is_for_another_system(),
             text_base: base_of(b".text"),
             data_base: base_of(b".data"),
             ..UnwindInputs::none(self.arch(), Svma(self.image_base))

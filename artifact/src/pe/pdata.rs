@@ -5,7 +5,7 @@ use super::{Pe, hybrid};
 use crate::Arch;
 
 /// x64 `RUNTIME_FUNCTION`: begin, end, unwind information; each a relative address.
-const X64_ENTRY: usize = 12;
+pub(super) const X64_ENTRY: usize = 12;
 /// `UNW_FLAG_CHAININFO`: the entry is a part of the function that it leads to.
 const CHAINED: u8 = 4;
 

@@ -79,6 +79,11 @@ pub(super) fn unwind_table(
         debug_frame: debug_frame.or(from_debug_file).map(|slice| (slice.svma, &*slice.bytes)),
         pdr: inputs.pdr.as_ref().filter(|_| is_followed).map(|slice| &*slice.bytes),
         pdata: section(inputs.pdata.as_ref()).zip(inputs.pdata.as_ref().map(|slice| &*slice.bytes)),
+        is_system_v: inputs.is_system_v,
+        orc: inputs
+            .orc
+            .as_ref()
+            .map(|(places, entries)| compile::Orc { places: (places.svma, &places.bytes), entries: &entries.bytes }),
         unwind_info: section(inputs.unwind_info.as_ref()).zip(inputs.unwind_info.as_ref().map(|slice| &*slice.bytes)),
         exidx: section(inputs.exidx.as_ref()).zip(inputs.exidx.as_ref().map(|slice| &*slice.bytes)),
         pclntab: section(inputs.pclntab.as_ref()).zip(inputs.pclntab.as_ref().map(|slice| &*slice.bytes)),

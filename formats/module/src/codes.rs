@@ -91,6 +91,7 @@ codes! {
         Exidx = 14, "exidx", "The index table of an ARM module (.ARM.exidx).";
         GoPclntab = 15, "go-pclntab", "The table of functions of a Go program (.gopclntab).";
         AsyncParent = 16, "async-parent", "Where a task goes on that waits for the asynchronous function which the stack runs: it is on no stack.";
+        Orc = 17, "orc", "ORC tables of a kernel (.orc_unwind).";
     }
 }
 

@@ -2,7 +2,7 @@
 
 use symseal_module::DebugId;
 use symseal_module::Svma;
-use symseal_unwind::compile::{Bases, Input, Plt, compile, coroutines, go_runtime, tasks};
+use symseal_unwind::compile::{Bases, Input, Orc, Plt, compile, coroutines, go_runtime, tasks};
 use symseal_unwind::{Arch, Table};
 
 /// Names that debug information has to have to be read for tasks and for coroutines.
@@ -34,6 +34,8 @@ pub(super) fn run(bytes: &[u8]) {
         exidx: (choice & 1 == 0).then_some((0x8000, back)),
         pclntab: (choice & 4 == 0).then_some((0x7000, bytes)),
         has_sframe: choice & 1 == 0,
+        // Their places are distances from the first section.
+        orc: (choice & 2 == 0).then_some(Orc { places: (0x1000, front), entries: back }),
         loaded: &[(0x8000, back), (0x1_0000, front)],
         functions: &[0x1000, 0x1011, 0x2000],
         plt: if choice & 8 != 0 { &plt } else { &[] },

@@ -10,12 +10,13 @@ use super::memory::read_memory;
 use super::neighbours::{MappedFile, Neighbours, file_of};
 use super::open::{file_build_id, file_image, open_module};
 use super::proc_maps;
+use crate::image::Image;
 use crate::maps::is_moved_code;
-use crate::{ElfImage, IdentifiedBy, Mapping, ProcessError, ProcessModule};
+use crate::{IdentifiedBy, Mapping, ProcessError, ProcessModule};
 
 const PAGE: u64 = 4096;
 
-/// The modules of a process, by rising address: every file that is mapped executable, or whose code was moved to memory, and is ELF, and the vDSO.
+/// The modules of a process, by rising address: every file that is mapped executable, or whose code was moved to memory, and is ELF or PE, and the vDSO.
 pub fn modules_of(pid: u32) -> Result<Vec<ProcessModule>, ProcessError> {
     modules_in(pid, &proc_maps(pid)?)
 }
@@ -72,14 +73,14 @@ struct Reading<'m> {
     neighbours: Neighbours<'m>,
     /// By the mapping that each was found by.
     before: HashMap<Avma, &'m ProcessModule>,
-    /// The program headers in memory, by the mapping that they lie in; `None` where there are none.
-    in_memory: HashMap<usize, Option<ElfImage>>,
-    /// The program headers in the file.
-    in_file: HashMap<MappedFile, Option<ElfImage>>,
+    /// The headers in memory, by the mapping that they lie in; `None` where there are none.
+    in_memory: HashMap<usize, Option<Image>>,
+    /// The headers in the file.
+    in_file: HashMap<MappedFile, Option<Image>>,
 }
 
 impl Reading<'_> {
-    /// The module that an executable mapping belongs to; `None` where that is not ELF.
+    /// The module that an executable mapping belongs to; `None` where that is neither ELF nor PE.
     fn module_at(&mut self, index: usize, mapping: &Mapping) -> Result<Option<ProcessModule>, ProcessError> {
         let mut module = ProcessModule {
             module: MappedModule {
@@ -124,8 +125,8 @@ impl Reading<'_> {
         Ok(Some(module))
     }
 
-    /// The program headers of the file that is mapped here: those in memory, else those in the file.
-    fn image(&mut self, module: &ProcessModule, code: &Mapping) -> Result<Option<&ElfImage>, ProcessError> {
+    /// The headers of the file that is mapped here: those in memory, else those in the file.
+    fn image(&mut self, module: &ProcessModule, code: &Mapping) -> Result<Option<&Image>, ProcessError> {
         let Self { pid, mappings, neighbours, in_memory, in_file, .. } = self;
         let head = neighbours.head(code).and_then(|index| Some((index, mappings.get(index)?)));
         if let Some((index, head)) = head {
@@ -157,10 +158,10 @@ fn is_same_file(before: &ProcessModule, now: &ProcessModule) -> bool {
     id.is_some() && id == id_in_memory(before) && mapping(before) == mapping(now) && before.path == now.path
 }
 
-/// The program headers in memory, from the mapping of the file's first byte; `None` where there are none.
-fn image_in_memory(pid: u32, head: &Mapping) -> Result<Option<ElfImage>, ProcessError> {
+/// The headers in memory, from the mapping of the file's first byte; `None` where there are none.
+fn image_in_memory(pid: u32, head: &Mapping) -> Result<Option<Image>, ProcessError> {
     let mut failure = None;
-    let image = ElfImage::read(|offset, out| {
+    let image = Image::read(|offset, out| {
         let Some(address) = head.start.checked_add(offset).filter(|address| head.contains(*address)) else {
             return false;
         };
@@ -168,11 +169,11 @@ fn image_in_memory(pid: u32, head: &Mapping) -> Result<Option<ElfImage>, Process
     });
     match failure {
         Some(error) => Err(error),
-        None => Ok(image.ok()),
+        None => Ok(image),
     }
 }
 
-fn build_id_in_memory(pid: u32, image: &ElfImage, bias: u64) -> Result<Option<DebugId>, ProcessError> {
+fn build_id_in_memory(pid: u32, image: &Image, bias: u64) -> Result<Option<DebugId>, ProcessError> {
     let mut failure = None;
     let id = image.build_id(|segment, out| {
         fills(read_memory(pid, Avma(segment.svma.0.wrapping_add(bias)), out), out.len(), &mut failure)
@@ -197,7 +198,7 @@ fn fills(read: Result<usize, ProcessError>, wanted: usize, failure: &mut Option<
 }
 
 /// Where the image lies. Its headers say how far it reaches, but never over another file's mapping: `room` is what those leave.
-fn range(image: &ElfImage, bias: u64, code: &Mapping, room: (Avma, Avma)) -> (Avma, Avma) {
+fn range(image: &Image, bias: u64, code: &Mapping, room: (Avma, Avma)) -> (Avma, Avma) {
     let start = Avma(image.image_base().0.wrapping_add(bias) & !(PAGE - 1));
     let end = image.image_end().map(|end| Avma(end.0.wrapping_add(bias)));
     (start.max(room.0).min(code.start), end.unwrap_or(code.end).min(room.1).max(code.end))

@@ -11,7 +11,8 @@ use symseal_module::{Avma, DebugId};
 
 use super::root::{RootDirectory, open_in_root};
 use super::{living, of_io};
-use crate::{Device, ElfImage, Mapping, OpenedBy, OpenedFile, ProcessError, ProcessModule};
+use crate::image::Image;
+use crate::{Device, Mapping, OpenedBy, OpenedFile, ProcessError, ProcessModule};
 
 /// Opens the file that a module was mapped from: through `map_files`, as the program that the process runs, else by its path in the process's own
 /// root directory, when device and inode, or else the build-id in memory, are the mapped ones.
@@ -87,9 +88,9 @@ pub(crate) fn file_build_id(file: &File) -> Option<DebugId> {
     image.build_id(|segment, out| file.read_exact_at(out, segment.offset).is_ok())
 }
 
-/// A file's program headers.
-pub(crate) fn file_image(file: &File) -> Option<ElfImage> {
-    ElfImage::read(|offset, out| file.read_exact_at(out, offset).is_ok()).ok()
+/// A file's headers.
+pub(crate) fn file_image(file: &File) -> Option<Image> {
+    Image::read(|offset, out| file.read_exact_at(out, offset).is_ok())
 }
 
 fn in_root(pid: u32, path: &[u8]) -> PathBuf {

@@ -402,6 +402,10 @@ enum dwunw_method
    Where a task goes on that waits for an asynchronous function of the stack; on no stack.
    */
   DWUNW_METHOD_ASYNC_PARENT = 16,
+  /*
+   ORC tables of a kernel.
+   */
+  DWUNW_METHOD_ORC = 17,
 };
 #ifndef __cplusplus
 #if __STDC_VERSION__ >= 202311L

@@ -215,11 +215,13 @@ pub enum dwunw_method {
     GoPclntab = 15,
     /// Where a task goes on that waits for an asynchronous function of the stack; on no stack.
     AsyncParent = 16,
+    /// ORC tables of a kernel.
+    Orc = 17,
 }
 
 const _: () = assert!(
-    UnwindMethod::ALL.len() == dwunw_method::AsyncParent as usize + 1
-        && UnwindMethod::AsyncParent as usize == dwunw_method::AsyncParent as usize,
+    UnwindMethod::ALL.len() == dwunw_method::Orc as usize + 1
+        && UnwindMethod::Orc as usize == dwunw_method::Orc as usize,
     "every method of the engine has its name in C"
 );
 

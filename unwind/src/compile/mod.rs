@@ -14,6 +14,8 @@ mod go;
 mod kept_offset;
 mod layout;
 mod mips;
+#[cfg(feature = "compile")]
+mod orc;
 mod padding;
 #[cfg(feature = "compile")]
 mod pdata;
@@ -56,6 +58,8 @@ use rules::Rules;
 pub use coroutines::{COROUTINE_NAMES, LOCATION_SECTIONS, coroutines, names_coroutines};
 pub use debug_info::DEBUG_INFO_SECTIONS;
 pub use go::go_runtime;
+#[cfg(feature = "compile")]
+pub use orc::Orc;
 pub use tasks::{TASK_NAMES, names_tasks, tasks};
 
 /// What a table is made of. Addresses are stated ones (svma).
@@ -81,6 +85,13 @@ pub struct Input<'a> {
     /// Address and bytes of the exception directory of a Windows module (`.pdata`).
     #[cfg(feature = "compile")]
     pub pdata: Option<(u64, &'a [u8])>,
+    /// Whether functions keep the registers of the System V ABI although there is an exception directory: in images that .NET's ahead-of-time compilers make for other systems
+    /// than Windows.
+    #[cfg(feature = "compile")]
+    pub is_system_v: bool,
+    /// The two sections of a kernel's ORC tables. They say more than `.debug_frame` does where stacks change and processes enter.
+    #[cfg(feature = "compile")]
+    pub orc: Option<Orc<'a>>,
     /// Address and bytes of `__unwind_info` of a Mach-O module.
     #[cfg(feature = "compile")]
     pub unwind_info: Option<(u64, &'a [u8])>,
@@ -132,6 +143,10 @@ impl<'a> Input<'a> {
             #[cfg(feature = "compile")]
             pdata: None,
             #[cfg(feature = "compile")]
+            is_system_v: false,
+            #[cfg(feature = "compile")]
+            orc: None,
+            #[cfg(feature = "compile")]
             unwind_info: None,
             exidx: None,
             pclntab: None,
@@ -155,7 +170,7 @@ impl<'a> Input<'a> {
     /// Registers that the module's functions keep beyond those of the processor's usual convention.
     fn convention_registers(&self) -> &'static [u8] {
         #[cfg(feature = "compile")]
-        if self.pdata.is_some() {
+        if self.pdata.is_some() && !self.is_system_v {
             return self.arch.convention_registers();
         }
         &[]
@@ -344,7 +359,7 @@ impl core::error::Error for CompileError {}
 /// Makes the table of one module. The same input gives the same bytes.
 ///
 /// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, `.pdata`, `.eh_frame`,
-/// `.debug_frame`, `.pdr` and the instructions of functions, compact unwind information, start-up code of a known form, and for what is left of
+/// `.debug_frame` as far as ORC tables say the same, these, `.pdr` and the instructions of functions, compact unwind information, start-up code of a known form, and for what is left of
 /// a Windows module that it holds leaves. Within one section the entry that starts first counts, and of these the longest.
 pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let text = normalized(input.text);
@@ -406,6 +421,8 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let _ = compiler.pieces.try_reserve(expected_rows(bytes));
         compiler.entries(fdes, reader, evaluator);
     }
+    #[cfg(feature = "compile")]
+    orc::rules(input, &mut compiler);
     synchronous::complete(input, &mut compiler);
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);

@@ -26,7 +26,7 @@ impl Emulated {
     pub(crate) fn start(emulator: &str, options: &[&str], program: &Path, directory: &Path) -> Result<Self, Error> {
         let socket = directory.join(format!("{emulator}.socket"));
         let _ = std::fs::remove_file(&socket);
-        let mut child = Command::new(emulator)
+        let child = Command::new(emulator)
             .arg("-g")
             .arg(&socket)
             .args(options)
@@ -36,9 +36,14 @@ impl Emulated {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()?;
+        Self::connect(child, &socket)
+    }
+
+    /// Connects to an emulator that was just started, and stands still or runs.
+    pub(crate) fn connect(mut child: Child, socket: &Path) -> Result<Self, Error> {
         let began = Instant::now();
         let stream = loop {
-            match UnixStream::connect(&socket) {
+            match UnixStream::connect(socket) {
                 Ok(stream) => break stream,
                 Err(error) if began.elapsed() > PATIENCE || child.try_wait()?.is_some() => {
                     let _ = child.kill();
@@ -57,6 +62,10 @@ impl Emulated {
     fn request(&mut self, packet: &str) -> Result<String, Error> {
         let sum = packet.bytes().fold(0u8, u8::wrapping_add);
         self.stream.write_all(format!("${packet}#{sum:02x}").as_bytes())?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<String, Error> {
         loop {
             let start = self.received.iter().position(|byte| *byte == b'$');
             let end = self.received.iter().position(|byte| *byte == b'#');
@@ -75,6 +84,37 @@ impl Emulated {
             }
             self.received.extend_from_slice(&buffer[..read]);
         }
+    }
+
+    /// Leaves out what was not asked for: a machine that ran when somebody connected says that it stopped.
+    #[allow(dead_code, reason = "programs stand still from the beginning")]
+    pub(crate) fn settle(&mut self) -> Result<(), Error> {
+        self.stream.set_read_timeout(Some(Duration::from_millis(500)))?;
+        let mut buffer = [0; 4096];
+        while self.stream.read(&mut buffer).is_ok_and(|read| read > 0) {}
+        self.received.clear();
+        self.stream.set_read_timeout(Some(PATIENCE))
+    }
+
+    /// Runs up to `address` as often as that takes for `is_there`, given the registers; at most `times`.
+    #[allow(dead_code, reason = "programs have no tasks")]
+    pub(crate) fn run_until(
+        &mut self,
+        address: u64,
+        times: usize,
+        mut is_there: impl FnMut(&[u8]) -> bool,
+    ) -> Result<bool, Error> {
+        self.request(&format!("Z0,{address:x},1"))?;
+        let mut found = false;
+        for _ in 0..times {
+            Self::stop(&self.request("c")?)?;
+            found = is_there(&self.registers()?);
+            if found {
+                break;
+            }
+        }
+        self.request(&format!("z0,{address:x},1"))?;
+        Ok(found)
     }
 
     fn stop(answer: &str) -> Result<Stop, Error> {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Architecture, Endianness, Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, elf};
 use symseal_module::{DebugId, Svma};
-use symseal_unwind::compile::{self, Bases, Compiled, Input, Plt};
+use symseal_unwind::compile::{self, Bases, Compiled, Input, Orc, Plt};
 use symseal_unwind::{Arch, GoRuntime};
 
 pub(crate) const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
@@ -34,6 +34,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) debug_frame: Section<'a>,
     pub(crate) pdr: Option<&'a [u8]>,
     pub(crate) exidx: Section<'a>,
+    pub(crate) orc: Option<Orc<'a>>,
     pub(crate) pclntab: Section<'a>,
     pub(crate) go_runtime: Option<GoRuntime<Svma>>,
     pub(crate) tasks: Option<Vec<u8>>,
@@ -75,7 +76,7 @@ impl Binary {
                 .flatten()
                 .and_then(|id| DebugId::from_build_id(id).ok())
                 .unwrap_or_else(|| DebugId::from_build_id(&[1]).expect("one byte")),
-            image_base: Svma(file.segments().map(|segment| segment.address()).min().unwrap_or(0) & !0xfff),
+            image_base: Svma(image_base(&file)),
             text: Vec::new(),
             code: Vec::new(),
             eh_frame: section(".eh_frame"),
@@ -83,6 +84,9 @@ impl Binary {
             debug_frame: section(".debug_frame"),
             pdr: section(".pdr").map(|(_, bytes)| bytes),
             exidx: section(".ARM.exidx"),
+            orc: section(".orc_unwind_ip")
+                .zip(section(".orc_unwind"))
+                .map(|(places, (_, entries))| Orc { places, entries }),
             pclntab: section(".gopclntab").or_else(|| section(".data.rel.ro.gopclntab")),
             go_runtime: None,
             tasks: None,
@@ -131,6 +135,13 @@ impl Binary {
     }
 }
 
+/// The lowest address; of a kernel in the upper half, whose variables of each processor are linked at 0, the lowest one there.
+fn image_base(file: &object::File<'_>) -> u64 {
+    let addresses: Vec<u64> = file.segments().map(|segment| segment.address()).collect();
+    let half = addresses.iter().max().map_or(0, |highest| highest & 1 << 63);
+    addresses.into_iter().filter(|address| *address >= half).min().unwrap_or(0) & !0xfff
+}
+
 /// Decompressed sections of debug information by name. Go before 1.19 compresses them in the older form, under names with a z.
 fn debug_information(file: &object::File<'_>) -> HashMap<String, Vec<u8>> {
     let sections = file.sections().filter_map(|section| {
@@ -151,6 +162,7 @@ impl<'a> Parts<'a> {
             debug_frame: self.debug_frame,
             pdr: self.pdr,
             exidx: self.exidx,
+            orc: self.orc,
             pclntab: self.pclntab,
             go_runtime: self.go_runtime.as_ref(),
             tasks: self.tasks.as_deref(),

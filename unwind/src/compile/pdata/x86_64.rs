@@ -1,5 +1,5 @@
 //! x64: `RUNTIME_FUNCTION` and `UNWIND_INFO` of versions 1 and 2. (Microsoft, "x64 exception handling"; version 2 by what the .NET runtime's
-//! unwinder does with it)
+//! unwinder does with it) Images that .NET's ahead-of-time compilers make for Linux and macOS have the same tables. (.NET, "ReadyToRun File Format", `READYTORUN_SECTION_RUNTIME_FUNCTIONS`)
 //!
 //! A prolog is described instruction by instruction. Epilogs are not: they are known by their form, from the code.
 //! The registers xmm6–xmm15, which functions keep too, have no slots: no frame is found through them.
@@ -196,6 +196,9 @@ fn info<'a>(info: u32, image: &Image<'a>) -> Result<Info<'a>, &'static str> {
             6 | 8 => (None, 1),
             7 | 9 => (None, 2),
             10 if operand <= 1 => (Some(Step::MachineFrame(operand == 1)), 0),
+            // Of .NET's compilers for other systems than Windows, where an offset may be larger than the header's four bits tell, which are all set then.
+            // (`UWOP_SET_FPREG_LARGE` in the runtime's `win64unwind.h`)
+            11 if frame >> 4 == 15 => (Some(Step::SetFrame(frame & 15, word?.saturating_mul(16))), 2),
             _ => return Err("exception directory: an unknown unwind code"),
         };
         found.steps.extend(step.map(|step| (*offset, step)));
