@@ -1,7 +1,7 @@
 //! As much of PE as tells where an image lies: headers and sections ("PE Format", Microsoft).
 //!
-//! Processes of Linux have such files mapped, too: .NET's runtime maps assemblies that were compiled ahead of time (ReadyToRun), each section at its place, and Wine maps
-//! programs for Windows. What such a file is called is not read here.
+//! Processes of Linux have such files mapped, too: .NET's runtime maps assemblies that were compiled ahead of time (ReadyToRun), each section at its place. What such a
+//! file is called is not read here.
 
 use symseal_module::Svma;
 
