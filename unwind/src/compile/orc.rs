@@ -288,7 +288,7 @@ mod tests {
             check(entry(SP, 8, UNDEFINED, 0, call), is_new, "CFA = rsp+8; RA = [CFA-8]");
             check(entry(SP, 32, PREVIOUS_SP, -16, call), is_new, "CFA = rsp+32; RA = [CFA-8]; rbp = [CFA-16]");
             check(entry(BP, 16, PREVIOUS_SP, -16, call), is_new, "CFA = rbp+16; RA = [CFA-8]; rbp = [CFA-16]");
-            check(entry(UNDEFINED, 0, UNDEFINED, 0, end), is_new, "no caller");
+            check(entry(UNDEFINED, 0, UNDEFINED, 0, end), is_new, "no caller: the end of the stack");
             check(entry(UNDEFINED, 0, UNDEFINED, 0, 0), is_new, "nothing");
             check(entry(6, 0, UNDEFINED, 0, call), is_new, "CFA = r10; RA = [CFA-8]");
             check(entry(14, 0, UNDEFINED, 0, call), is_new, "unknown");
