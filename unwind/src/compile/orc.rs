@@ -290,7 +290,7 @@ mod tests {
             check(entry(BP, 16, PREVIOUS_SP, -16, call), is_new, "CFA = rbp+16; RA = [CFA-8]; rbp = [CFA-16]");
             check(entry(UNDEFINED, 0, UNDEFINED, 0, end), is_new, "no caller: the end of the stack");
             check(entry(UNDEFINED, 0, UNDEFINED, 0, 0), is_new, "nothing");
-            check(entry(6, 0, UNDEFINED, 0, call), is_new, "CFA = r10; RA = [CFA-8]");
+            check(entry(6, 0, UNDEFINED, 0, call), is_new, "CFA = r10+0; RA = [CFA-8]");
             check(entry(14, 0, UNDEFINED, 0, call), is_new, "unknown");
             check(entry(SP, 4, UNDEFINED, 0, call), is_new, "unknown");
             for kind in [registers, partly] {
