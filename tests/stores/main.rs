@@ -22,6 +22,7 @@ mod object_store;
 mod objects;
 #[cfg(target_os = "linux")]
 mod owner;
+mod put_back;
 mod replicas;
 mod scene;
 mod starting;

@@ -26,6 +26,8 @@ const PDB: u8 = 2;
 const MACHO_UUID: u8 = 3;
 const BREAKPAD: u8 = 4;
 const IMAGE: u8 = 5;
+/// Of a unit of split DWARF, in the index of trees alone: nobody asks for one by itself.
+pub(crate) const SPLIT_UNIT: u8 = 6;
 
 impl Key {
     /// Of a PE file. Symbol servers fold case.

@@ -22,7 +22,7 @@ use crate::ids::{BundleEntry, TooLarge};
 use crate::repositories::{Prefix, RepositoryName};
 use crate::seals::Verdict;
 pub(crate) use file::{INDEX_FILE, SAVE_AFTER};
-pub(crate) use key::Key;
+pub(crate) use key::{Key, SPLIT_UNIT};
 use layer::{Layer, NewFiles};
 pub(crate) use layer::{content_code, kind_code};
 pub(crate) use rivals::{Claim, Contested, SecondOwner};

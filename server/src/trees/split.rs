@@ -9,10 +9,7 @@ use std::collections::HashSet;
 use symseal_artifact::{ObjectFile, SplitKind};
 
 use super::{Place, Trees, WITHIN, read};
-use crate::debug_files::{FileKind, kind_code};
-
-/// What the key of a unit begins with (`docs/formats/ids_index.md`, "Keys").
-const SPLIT_UNIT: u8 = 6;
+use crate::debug_files::{FileKind, SPLIT_UNIT, kind_code};
 
 /// Units of one file that are kept in the index: as many as a large program has sources.
 const UNITS: usize = 1 << 16;
