@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::arch::Target;
+use crate::arch::Machine;
 use crate::modules::{Hint, Modules};
 use crate::rule::{Rule, Saved};
 
@@ -36,7 +36,7 @@ pub struct Entry {
     pub(crate) module: u32,
     /// The rule's offset in bytes, taken out of the rule: the next frame waits for it.
     pub(crate) cfa_offset: i32,
-    /// Bytes from the CFA to the saved frame pointer; to the word below it where none is saved; [`FP_LOST`].
+    /// Of a plain rule, bytes from the CFA to the saved frame pointer; to the word below it where none is saved. [`NOT_PLAIN`].
     pub(crate) fp_offset: i32,
 }
 
@@ -44,23 +44,31 @@ pub struct Entry {
 const WAYS: usize = 4;
 
 pub(crate) const NO_MODULE: u32 = u32::MAX;
-/// Stands for a frame pointer that the rule does not tell.
-pub(crate) const FP_LOST: i32 = i32::MIN;
+/// Stands for a rule that is not followed in the short loop: it is not [plain](Rule::is_plain), or does not tell the frame pointer.
+const NOT_PLAIN: i32 = i32::MIN;
 
 impl Entry {
     /// An entry that answers nothing.
     pub const EMPTY: Self =
         Self { lookup: 0, rule: Rule::GAP, generation: 0, module: NO_MODULE, cfa_offset: 0, fp_offset: 0 };
 
-    fn new(lookup: u64, generation: u32, rule: Rule, module: u32, word: i64) -> Self {
+    fn new(lookup: u64, generation: u32, rule: Rule, module: u32, machine: &Machine) -> Self {
+        let word = machine.word;
         let fp_offset = match rule.frame_pointer() {
+            _ if !rule.is_plain(machine) => NOT_PLAIN,
             Saved::At(words) => i32::from(words) * word as i32,
             // One address to read either way, so that the processor need not guess whether there is a slot.
             Saved::Same => -(word as i32),
-            Saved::Unknown => FP_LOST,
+            Saved::Unknown => NOT_PLAIN,
         };
         // 20 bits of words always fit.
         Self { lookup, rule, generation, module, cfa_offset: (rule.offset() * word) as i32, fp_offset }
+    }
+
+    /// Whether the rule is plain and tells the frame pointer: `cfa_offset` and `fp_offset` are all that is to be known of it.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.fp_offset != NOT_PLAIN
     }
 
     /// Whether `fp_offset` is that of a saved frame pointer.
@@ -109,10 +117,11 @@ impl Cache {
     /// What `modules` say of `lookup`. `place` decides where in the cache the answer is; it is the program counter, which
     /// is at hand before `lookup` is.
     #[inline(always)]
-    pub(crate) fn find<T: Target>(
+    pub(crate) fn find(
         &mut self,
         place: u64,
         lookup: u64,
+        machine: &Machine,
         modules: &Modules<'_>,
         hint: &mut Hint,
     ) -> &Entry {
@@ -123,34 +132,49 @@ impl Cache {
         };
         let is_hit = |entry: &Entry| entry.lookup == lookup && entry.generation == modules.generation();
         if !self.entries.get(at).is_some_and(is_hit) {
-            self.fill::<T>(at, lookup, modules, hint);
+            self.fill(at, lookup, machine, modules, hint);
         }
         self.entries.get(at).unwrap_or(&Entry::EMPTY)
     }
 
-    /// Puts the answer for `lookup` at `at`: from another entry of the set, else a new one. What was there before moves on within the set.
+    /// The same, once for all processors, where it is asked for too seldom to be worth its code at each place.
     #[inline(never)]
-    fn fill<T: Target>(&mut self, at: usize, lookup: u64, modules: &Modules<'_>, hint: &mut Hint) {
+    pub(crate) fn find_once(
+        &mut self,
+        lookup: u64,
+        machine: &Machine,
+        modules: &Modules<'_>,
+        hint: &mut Hint,
+    ) -> &Entry {
+        self.find(lookup, lookup, machine, modules, hint)
+    }
+
+    /// Puts the answer for `lookup` at `at`. Of another entry of the set it takes the place; a new one moves those there on within the set.
+    #[inline(never)]
+    fn fill(&mut self, at: usize, lookup: u64, machine: &Machine, modules: &Modules<'_>, hint: &mut Hint) {
         let generation = modules.generation();
-        let mut last = WAYS - 1;
-        let mut found = None;
+        let is_hit = |entry: &Entry| entry.lookup == lookup && entry.generation == generation;
         for way in 1..WAYS {
-            let entry =
-                self.entries.get(at ^ way).filter(|entry| entry.lookup == lookup && entry.generation == generation);
-            if let Some(entry) = entry {
-                (found, last) = (Some(*entry), way);
-                break;
+            if let Some(found) = self.entries.get(at ^ way).copied().filter(is_hit) {
+                let before = self.put(at, found);
+                self.put(at ^ way, before);
+                return;
             }
         }
-        let mut moved = found.unwrap_or_else(|| {
-            self.misses += 1;
-            let (rule, module) = modules.locate(lookup, hint);
-            Entry::new(lookup, if self.keeps { generation } else { 0 }, rule, module, T::MACHINE.word)
-        });
-        for way in 0..=last {
-            if let Some(entry) = self.entries.get_mut(at ^ way) {
-                moved = core::mem::replace(entry, moved);
-            }
+        self.misses += 1;
+        let (rule, module) = modules.locate(lookup, hint);
+        let mut moved = Entry::new(lookup, if self.keeps { generation } else { 0 }, rule, module, machine);
+        for way in 0..WAYS {
+            moved = self.put(at ^ way, moved);
+        }
+    }
+
+    /// Puts `entry` at `at`, and gives what was there; the entry itself where there is no such place.
+    #[inline(always)]
+    fn put(&mut self, at: usize, entry: Entry) -> Entry {
+        match self.entries.get_mut(at) {
+            Some(place) => core::mem::replace(place, entry),
+            None => entry,
         }
     }
 
@@ -169,7 +193,7 @@ impl Default for Cache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::{Arch, X86_64};
+    use crate::arch::{Arch, Target, X86_64};
 
     #[test]
     fn four_addresses_that_share_a_place_are_all_kept() {
@@ -179,7 +203,7 @@ mod tests {
         for misses in [4, 4, 4, 8] {
             let first = if misses == 8 { 0x2000 } else { 0x1000 };
             for address in (0..4).map(|at| first + at * 16) {
-                assert_eq!(cache.find::<X86_64>(address, address, &modules, &mut hint).lookup, address);
+                assert_eq!(cache.find(address, address, X86_64::MACHINE, &modules, &mut hint).lookup, address);
             }
             assert_eq!(cache.misses, misses);
         }

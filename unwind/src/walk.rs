@@ -7,7 +7,7 @@
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
 use crate::arch::{Aarch64, Arch, Arm, I686, Mips32Big, Mips32Little, Riscv64, Target, X86_64};
-use crate::cache::{Cache, FP_LOST, NO_MODULE};
+use crate::cache::{Cache, NO_MODULE};
 use crate::continuation::{frame_pointer_of, is_marked, marks_frame_pointers};
 use crate::frame::{Continuation, Frame, Registers, Walk};
 use crate::goroutine;
@@ -111,9 +111,9 @@ fn walk<T: Target>(
     // The innermost frame that keeps an asynchronous context, and where.
     let mut asynchronous = None;
     let (frames, stop) = loop {
-        let rule = if state.exact || !state.fp_known || !state.sp_known || has_switches {
+        let rule = if state.exact || !state.sp_known || has_switches {
             let lookup = state.pc.wrapping_sub(u64::from(!state.exact));
-            let entry = cache.find::<T>(lookup, lookup, modules, &mut hint);
+            let entry = cache.find_once(lookup, T::MACHINE, modules, &mut hint);
             let Some(frame) = out.get_mut(depth) else {
                 break (depth, StopReason::MaxFrames);
             };
@@ -196,11 +196,11 @@ fn plain_frames<T: Target>(
     depth: &mut usize,
 ) -> Option<Rule> {
     let machine = T::MACHINE;
-    let State { mut pc, mut sp, mut fp, mut method, .. } = *state;
+    let State { mut pc, mut sp, mut fp, mut fp_known, mut method, .. } = *state;
     let mut prefetched = 0;
     for frame in out.get_mut(*depth..)? {
         let lookup = pc.wrapping_sub(1);
-        let entry = cache.find::<T>(pc, lookup, modules, hint);
+        let entry = cache.find(pc, lookup, machine, modules, hint);
         let rule = entry.rule;
         *depth += 1;
         let base = if rule.is_fp_based() { fp } else { sp };
@@ -209,8 +209,8 @@ fn plain_frames<T: Target>(
         // Where calls push it, it lies in the same place for every plain rule.
         let words_below = if machine.link.is_some() { rule.return_address_words() } else { -1 };
         let return_address = machine.add(cfa, words_below * machine.word);
-        let holds =
-            rule.is_plain(machine) && entry.fp_offset != FP_LOST && cfa > sp && cfa.is_multiple_of(machine.word as u64);
+        let has_base = fp_known || !rule.is_fp_based();
+        let holds = entry.is_plain() && has_base && cfa > sp && cfa.is_multiple_of(machine.word as u64);
         // Zero, which is signed like any other, is the end.
         let caller = read_word::<T>(memory, return_address).map(|caller| {
             if machine.signs_return_addresses && rule.is_signed() {
@@ -228,11 +228,12 @@ fn plain_frames<T: Target>(
             pc = caller;
             sp = cfa;
             fp = if entry.saves_fp() { saved_fp } else { fp };
+            fp_known |= entry.saves_fp();
             method = step::method_of(rule);
             continue;
         }
         *frame = Frame { pc: Avma(pc), exact: false, cfa: Avma(0), fp, method, module };
-        *state = State { pc, sp, sp_known: true, fp, fp_known: true, exact: false, method };
+        *state = State { pc, sp, sp_known: true, fp, fp_known, exact: false, method };
         // Otherwise what nobody looks at were not read.
         core::hint::black_box(prefetched);
         return Some(rule);

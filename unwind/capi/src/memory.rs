@@ -96,11 +96,17 @@ impl Window {
     fn holds(&self, address: u64) -> bool {
         address.wrapping_sub(self.start) < self.size
     }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.size > 0 && other.size > 0 && (self.holds(other.start) || other.holds(self.start))
+    }
 }
 
 /// The memory of one capture.
 pub(crate) struct CaptureMemory {
-    first: Window,
+    /// The window, or the block of the target, that is asked first: the one where the last word from elsewhere was, unless another window counts
+    /// before it there.
+    latest: Cell<Window>,
     windows: *const dwunw_window,
     count: u32,
     stride: usize,
@@ -128,7 +134,7 @@ impl CaptureMemory {
         max_frames: u32,
     ) -> Result<Self, S> {
         let mut memory = Self {
-            first: Window::NONE,
+            latest: Cell::new(Window::NONE),
             windows,
             count,
             stride: 0,
@@ -149,7 +155,7 @@ impl CaptureMemory {
             let first = unsafe { sized::read(windows) }?;
             sized::stride_of::<dwunw_window>(first.struct_size)?;
             memory.stride = first.struct_size as usize;
-            memory.first = Window::of(&first)?;
+            memory.latest.set(Window::of(&first)?);
             for at in 1..count {
                 // SAFETY: likewise.
                 Window::of(&unsafe { sized::read(memory.element(at)) }?)?;
@@ -180,7 +186,7 @@ impl CaptureMemory {
     #[cold]
     #[inline(never)]
     fn elsewhere(&self, address: u64) -> Option<u64> {
-        self.windows().skip(1).find_map(|window| window.read(address)).or_else(|| self.target(address))
+        self.windows().find_map(|window| window.read(address)).or_else(|| self.target(address))
     }
 
     fn target(&self, address: u64) -> Option<u64> {
@@ -188,8 +194,11 @@ impl CaptureMemory {
         if matches!(self.reader, Reader::None) || !PLAUSIBLE.contains(&address) {
             return None;
         }
-        if let Some(word) = self.blocks.iter().find_map(|block| block.get().read(address)) {
-            return Some(word);
+        for block in self.blocks.iter().map(Cell::get) {
+            if let Some(word) = block.read(address) {
+                self.ask_first(block);
+                return Some(word);
+            }
         }
         if self.block_bytes < 2 * BELOW as usize {
             let mut word = [0; WORD];
@@ -200,16 +209,26 @@ impl CaptureMemory {
         let block = self.blocks.get(turn)?;
         let to = self.buffer.wrapping_add(turn * self.block_bytes);
         // What lies below may not be there at all: then from the word itself on.
+        // It is about to be written over.
+        self.latest.set(Window::NONE);
         for start in [address.saturating_sub(BELOW) & !63, address] {
             block.set(Window::NONE);
             let read = self.fill(start, to, self.block_bytes)? as u64;
             let window = Window::at(start, read, to);
             if let Some(word) = window.read(address) {
                 block.set(window);
+                self.ask_first(window);
                 return Some(word);
             }
         }
         None
+    }
+
+    /// Lets a block answer without a look at the windows. Where it lies over one, that counts, and stays first.
+    fn ask_first(&self, block: Window) {
+        if !self.windows().any(|window| window.overlaps(&block)) {
+            self.latest.set(block);
+        }
     }
 
     /// Whether a target has memory from `low` to `high`, which are not far apart. Where a stack ends in it nobody has said; below each is a page
@@ -254,7 +273,7 @@ impl CaptureMemory {
 impl Memory for CaptureMemory {
     #[inline(always)]
     fn read_u64(&self, address: Avma) -> Option<u64> {
-        match self.first.read(address.0) {
+        match self.latest.get().read(address.0) {
             Some(word) => Some(word),
             None => self.elsewhere(address.0),
         }
@@ -262,7 +281,7 @@ impl Memory for CaptureMemory {
 
     #[inline(always)]
     fn prefetch(&self, address: Avma) -> u64 {
-        self.first.read(address.0).unwrap_or(0)
+        self.latest.get().read(address.0).unwrap_or(0)
     }
 
     fn same_stack(&self, a: Avma, b: Avma) -> bool {

@@ -70,6 +70,25 @@ static size_t by_function(void *data, uint64_t address, void *buffer, size_t siz
     return read < 0 ? 0 : (size_t)read;
 }
 
+/* The target, as it is not where a window has its bytes: each of those is another one. */
+struct target_under_windows {
+    pid_t pid;
+    const dwunw_window *windows;
+    uint32_t window_count;
+};
+
+static size_t by_function_under_windows(void *data, uint64_t address, void *buffer, size_t size) {
+    struct target_under_windows *target = data;
+    size_t read = by_function(&target->pid, address, buffer, size);
+    for (uint32_t at = 0; at < target->window_count; at++)
+        for (uint64_t offset = 0; offset < target->windows[at].size; offset++) {
+            uint64_t place = target->windows[at].start + offset - address;
+            if (place < read)
+                ((unsigned char *)buffer)[place] ^= 0x55;
+        }
+    return read;
+}
+
 /* Forbids process_vm_readv, as some containers do. */
 static void forbid_reading(void) {
     struct sock_filter code[] = {
@@ -262,6 +281,18 @@ int main(int argc, char **argv) {
     request.windows = &window;
     request.window_count = 1;
     SAME_STACK();
+    /* And more of it further up, which counts although a block that is read lies over it. */
+    uint64_t more[64];
+    CHECK(by_function(&child, now.rsp + 2048, more, sizeof more) == sizeof more);
+    dwunw_window windows[2] = {window, {.struct_size = sizeof window, .start = now.rsp + 2048, .bytes = more, .size = sizeof more}};
+    struct target_under_windows under_windows = {child, windows, 2};
+    request.windows = windows;
+    request.window_count = 2;
+    request.read = by_function_under_windows;
+    request.read_data = &under_windows;
+    SAME_STACK();
+    CHECK(result.target_reads > 0);
+    request = by_reader;
     /* Without room for copies it is read word by word. */
     static char small[8192];
     dwunw_scratch_options options = {.struct_size = sizeof options, .max_frames = MAX_FRAMES, .cache_entries = 1, .target_bytes = UINT32_MAX};
