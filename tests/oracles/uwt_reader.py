@@ -175,7 +175,7 @@ class Table:
                 zigzag = word >> 4
                 rva += distance
                 # The first of a block gives its offset as the difference from 0.
-                offset += zigzag >> 1 ^ -(zigzag & 1)
+                offset = (offset + (zigzag >> 1 ^ -(zigzag & 1))) % 2**64
                 expect(rva > last and 1 <= word & 15 <= 13 and (count > 0 or distance == 0), "an entry of the source map")
                 last = rva
                 count += 1

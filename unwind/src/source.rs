@@ -126,11 +126,11 @@ fn read_entry(bytes: &mut &[u8], previous: (u64, u64)) -> Option<Source> {
     Some(Source {
         start: Rva(start),
         kind: SourceKind::from_bits(packed & 15)?,
-        offset: previous.1.checked_add_signed(delta)?,
+        offset: previous.1.wrapping_add_signed(delta),
     })
 }
 
-/// Writes index and map of `sources`, which are sorted by start. The offsets must be below 2^58.
+/// Writes index and map of `sources`, which are sorted by start. The offsets must be within 2^58 of 0, above or, as addresses of a kernel are, below it.
 #[cfg(any(feature = "compile-elf", test))]
 pub(crate) fn write(sources: &[Source]) -> (alloc::vec::Vec<u8>, alloc::vec::Vec<u8>) {
     let (mut index, mut map) = (alloc::vec::Vec::new(), alloc::vec::Vec::new());
@@ -249,5 +249,25 @@ mod tests {
         }
         assert_eq!(read_uleb(&mut &[0x80u8; 11][..]), None);
         assert_eq!(read_uleb(&mut &[0xffu8, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f][..]), None);
+    }
+
+    #[test]
+    fn offsets_at_both_ends_of_the_addresses_are_read_as_they_were_written() {
+        let offsets = [12, 0xffff_ffff_81e0_1740, 6, 0xfc00_0000_0000_0000, 0x03ff_ffff_ffff_ffff];
+        let sources = offsets.iter().zip(1..).map(|(offset, at)| Source {
+            start: Rva(at),
+            kind: SourceKind::Instructions,
+            offset: *offset,
+        });
+        let sources: Vec<Source> = sources.collect();
+        for pair in sources.windows(2) {
+            let (_, map) = write(pair);
+            let (mut rest, mut previous) = (map.as_slice(), (pair[0].start.0, 0));
+            for source in pair {
+                assert_eq!(read_entry(&mut rest, previous), Some(*source));
+                previous = (source.start.0, source.offset);
+            }
+            assert!(rest.is_empty());
+        }
     }
 }

@@ -23,6 +23,8 @@ mod pdr;
 mod pieces;
 mod plt;
 mod programs;
+#[cfg(feature = "compile")]
+mod retpoline;
 mod rules;
 mod signs;
 mod startup;

@@ -13,7 +13,7 @@ use core::ops::Range;
 
 use super::pieces::{Origin, Piece};
 use super::programs::Programs;
-use super::{Compiler, Input};
+use super::{Compiler, Input, retpoline};
 use crate::arch::Arch;
 use crate::cx::{self, Operation};
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
@@ -176,11 +176,26 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let rows = rows(input, orc, compiler);
     compiler.report.unwind_entries += rows.len();
     overrule(&rows, compiler);
+    thunks(input, &rows, compiler);
     for row in &rows {
         let Some((rule, slots)) = row.rule else { continue };
         for part in compiler.claims.claim(row.range.clone()) {
             let rule = compiler.rules.number_of(rule, slots);
             compiler.pieces.push(Piece::new(part, rule, row.origin));
+        }
+    }
+}
+
+/// Adds what is known of thunks of indirect calls, which begin where ORC says that nobody called.
+fn thunks(input: &Input<'_>, rows: &[Row], compiler: &mut Compiler<'_>) {
+    let is_end = |row: &&Row| matches!(row.rule, Some((rule, _)) if rule.kind() == Some(Kind::End));
+    for start in rows.iter().filter(is_end).map(|row| row.range.start) {
+        let code = input.code_of(&(start..start.saturating_add(retpoline::MOST_BYTES))).unwrap_or_default();
+        for (range, rule) in retpoline::rules(start, code).into_iter().flatten() {
+            let rule = compiler.rules.number_of(rule, Slots::SAME);
+            let origin = Origin::new(SourceKind::Instructions, start);
+            let claimed = compiler.claims.claim(range);
+            compiler.pieces.extend(claimed.into_iter().map(|part| Piece::new(part, rule, origin)));
         }
     }
 }
@@ -215,7 +230,25 @@ fn rows(input: &Input<'_>, orc: &Orc<'_>, compiler: &mut Compiler<'_>) -> Vec<Ro
         let origin = Origin::new(SourceKind::Orc, (*number * ENTRY_BYTES) as u64);
         rows.push(Row { range, rule: rule.unwrap_or(unsupported), origin });
     }
+    changes_of_stack(input, &mut rows);
     rows
+}
+
+/// Entries of exceptions go over to the task's stack by `mov %rax, %rsp`. Up to there ORC has what the processor pushed on top of the stack, and does not know that what was
+/// called before pushed all other registers too: what it says from the next instruction on is true of this one already, on either stack.
+fn changes_of_stack(input: &Input<'_>, rows: &mut [Row]) {
+    const CHANGE: [u8; 3] = [0x48, 0x89, 0xc4];
+    let is_pushed = |row: &Row| row.rule.is_some_and(|(rule, _)| rule.kind() == Some(Kind::MachineFrame));
+    for at in 1..rows.len() {
+        let Some([before, row]) = rows.get_mut(at - 1..=at).and_then(|pair| pair.as_mut_array()) else { continue };
+        let start = row.range.start.saturating_sub(CHANGE.len() as u64);
+        let is_change = || input.code_of(&(start..row.range.start)) == Some(&CHANGE);
+        let is_behind = before.range.end == row.range.start && before.range.start < start;
+        if is_behind && is_pushed(before) && is_pushed(row) && is_change() {
+            before.range.end = start;
+            row.range.start = start;
+        }
+    }
 }
 
 /// Whether entries are those of Linux 6.4 and later: in these, none of kind 0 says where the CFA is, and before nearly all do.
@@ -260,6 +293,8 @@ fn says_the_same(orc: Rule, cfi: Rule) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use symseal_module::DebugId;
+
     use super::*;
 
     fn entry(sp: u16, sp_offset: i16, bp: u16, bp_offset: i16, kind: u16) -> [u8; ENTRY_BYTES] {
@@ -279,6 +314,27 @@ mod tests {
             Err(()) => "unknown".into(),
         };
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn at_the_change_of_the_stack_holds_what_holds_behind_it() {
+        let debug_id = DebugId::from_build_id(&[7; 20]).expect("an identity");
+        // call error_entry; mov %rax, %rsp
+        let code = [0xe8, 0, 0, 0, 0, 0x48, 0x89, 0xc4, 0x90];
+        let start = 0xffff_ffff_8100_0000;
+        let input = Input { code: &[(start, &code)], ..Input::of(Arch::X86_64, &debug_id) };
+        let row = |range: Range<u64>, bytes: [u8; ENTRY_BYTES]| {
+            let rule = Entry::read(&bytes, true).and_then(|entry| entry.rule(&mut Programs::default()).ok()).flatten();
+            Row { range, rule, origin: Origin::new(SourceKind::Orc, 0) }
+        };
+        let [call, registers, pushed] = [(2, 8), (3, 0), (4, 8)].map(|(kind, at)| entry(SP, at, UNDEFINED, 0, kind));
+        for (before, after, changes) in
+            [(pushed, registers, start + 5), (call, registers, start + 8), (pushed, call, start + 8)]
+        {
+            let mut rows = [row(start..start + 8, before), row(start + 8..start + 9, after)];
+            changes_of_stack(&input, &mut rows);
+            assert_eq!(rows.map(|row| row.range), [start..changes, changes..start + 9]);
+        }
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl<'m> Scene<'m> {
         let memory = Seen::new(&mut self.machine.emulated);
         let walk = unwind(&self.machine.modules, &self.now, &memory, &mut self.cache, &mut frames);
         frames.truncate(walk.frames);
-        let expected = self.shadow.entries.iter().rev();
+        let expected = self.shadow.entries.iter().rev().filter(|entry| !entry.is_gone);
         // The kernel's own tables lead from the helper with which an entry pushes the registers to what was interrupted, without the entry that called it.
         let helped = expected.clone().position(|entry| self.machine.is_helped(entry.pc));
         let helper = self.machine.address(HELPER)..self.machine.address(HELPER_END);

@@ -11,6 +11,8 @@ pub(crate) struct Entry {
     pub(crate) fp: u64,
     /// It was interrupted there, and did not call.
     pub(crate) exact: bool,
+    /// Its return address was written over with where to go on: the return is a jump, as in the thunk of an indirect call.
+    pub(crate) is_gone: bool,
 }
 
 /// What an instruction is.
@@ -18,6 +20,8 @@ pub(crate) struct Entry {
 pub(crate) enum Kind {
     Call,
     Return,
+    /// `mov %reg, (%rsp)`
+    Overwrite,
     /// `iretq`, `sysretq`
     Leaves,
     Other,
@@ -35,6 +39,7 @@ impl Kind {
             [0xe8, ..] => Self::Call,
             [0xff, modrm, ..] if modrm >> 3 & 7 == 2 => Self::Call,
             [0xc3 | 0xc2, ..] => Self::Return,
+            [0x89, modrm, 0x24, ..] if modrm & 0b1100_0111 == 0b0000_0100 => Self::Overwrite,
             [0xcf, ..] | [0x0f, 0x07, ..] => Self::Leaves,
             _ => Self::Other,
         }
@@ -51,19 +56,26 @@ pub(crate) struct Shadow {
 
 impl Shadow {
     pub(crate) fn interrupted(&mut self, at: &Registers) {
-        self.entries.push(Entry { pc: at.pc, sp: at.sp, fp: at.fp, exact: true });
+        self.entries.push(Entry { pc: at.pc, sp: at.sp, fp: at.fp, exact: true, is_gone: false });
     }
 
     /// The instruction `kind` led from `before` to `after`; `returns_to` is the word on top of the stack after a call.
     pub(crate) fn executed(&mut self, kind: Kind, before: &Registers, after: &Registers, returns_to: Option<u64>) {
         match kind {
             Kind::Call => {
-                self.entries.extend(returns_to.map(|pc| Entry { pc, sp: before.sp, fp: before.fp, exact: false }))
+                let entry = |pc| Entry { pc, sp: before.sp, fp: before.fp, exact: false, is_gone: false };
+                self.entries.extend(returns_to.map(entry));
+            }
+            // Elsewhere the register is saved in a frame.
+            Kind::Overwrite => {
+                let called = self.entries.last_mut().filter(|top| !top.exact && top.sp == before.sp + 8);
+                if let Some(top) = called {
+                    top.is_gone = true;
+                }
             }
             Kind::Return => {
                 let top = self.entries.pop();
-                // Return-address tricks jump by a return: the function that they leave was entered by a call of its own.
-                self.desynchronised += usize::from(top.is_none_or(|top| top.pc != after.pc));
+                self.desynchronised += usize::from(top.is_none_or(|top| !top.is_gone && top.pc != after.pc));
             }
             Kind::Leaves => {
                 // Calls that never return to where they were made from are gone as well.
