@@ -62,6 +62,7 @@ fn t14_every_instruction_of_a_kernel_gives_the_stack_of_the_kernel_and_of_the_pr
     }
     let begins = |place: &str, known: &[&str]| known.iter().any(|known| place.starts_with(known));
     let unknown: Vec<&&str> = short.keys().filter(|place| !begins(place, &WITHOUT_RULES)).collect();
+    assert_eq!(total.desynchronised, 0, "the shadow stack is no truth");
     assert!(unknown.is_empty() && wrong.is_empty(), "short in {unknown:?}, wrong in {:?}", wrong.keys());
     assert!(total.instructions >= 10_000 && total.boundaries > 0 && total.switches > 0, "{total}");
 }

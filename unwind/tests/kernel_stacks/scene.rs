@@ -151,8 +151,11 @@ impl<'m> Scene<'m> {
             let after = self.machine.registers()?;
             let has_moved = after.sp.abs_diff(before.sp) >= STACK;
             self.now = after;
-            if kind != Kind::Call && self.machine.begins(after.pc, &ENTRIES) && after.pc != before.pc {
-                self.shadow.interrupted(&before);
+            // Nobody calls the entries of interrupts.
+            let is_entry = kind != Kind::Call && self.machine.begins(after.pc, &ENTRIES) || self.is_interrupt();
+            if is_entry && after.pc != before.pc {
+                let interrupted = self.interrupted(kind, &before);
+                self.shadow.interrupted(&interrupted);
             } else if has_moved && before.pc.wrapping_sub(switch) < 64 {
                 score.switches += 1;
                 let is_back = |packet: &[u8]| registers(packet).sp == before.sp;
@@ -170,6 +173,25 @@ impl<'m> Scene<'m> {
         }
         score.desynchronised += self.shadow.desynchronised;
         Ok(())
+    }
+
+    fn is_interrupt(&self) -> bool {
+        self.machine.begins(self.now.pc, &["asm_sysvec_"])
+    }
+
+    /// Where an exception began that led from `before` to the first instruction of an entry. An interrupt may have waited until the instruction there was executed.
+    fn interrupted(&mut self, kind: Kind, before: &Registers) -> Registers {
+        if !self.is_interrupt() {
+            return *before;
+        }
+        let memory = Seen::new(&mut self.machine.emulated);
+        // As the processor pushed them: rip, cs, rflags, rsp, ss.
+        let pushed = |at: u64| memory.read_u64(Avma(self.now.sp + at)).expect("what the processor pushed");
+        let behind = Registers { pc: pushed(0), sp: pushed(24), ..*before };
+        if behind.pc != before.pc {
+            self.shadow.executed(kind, before, &behind, memory.read_u64(Avma(behind.sp)));
+        }
+        behind
     }
 
     fn code_at(&mut self, pc: u64) -> Result<Vec<u8>, Error> {
