@@ -14,9 +14,9 @@
 #define NOINLINE __attribute__((noinline, noclone))
 
 #ifdef SMALL
-enum { REPEATS = 3, ELEMENTS = 12, DEPTH = 7 };
+enum { ROUNDS = 1, REPEATS = 3, ELEMENTS = 12, DEPTH = 7 };
 #else
-enum { REPEATS = 60, ELEMENTS = 60, DEPTH = 12 };
+enum { ROUNDS = 2, REPEATS = 60, ELEMENTS = 60, DEPTH = 12 };
 #endif
 
 /* The interrupted program counter, an instruction that faults, its length, and a return. */
@@ -171,13 +171,15 @@ int main(int argc, char **argv) {
     handle(SIGILL, on_illegal, SA_SIGINFO | SA_ONSTACK);
     handle(SIGSEGV, on_segv, SA_SIGINFO);
 
-    int numbers[ELEMENTS];
-    for (int i = 0; i < ELEMENTS; i++) numbers[i] = (i * 7919 + argc) % 101;
-    qsort(numbers, ELEMENTS, sizeof *numbers, ascending);
-    sink = bsearch(&numbers[7], numbers, ELEMENTS, sizeof *numbers, ascending) != NULL;
-    sink = depth_first(DEPTH, numbers[0], numbers[ELEMENTS - 1]);
-    sink = tail_start(5);
-    sink = (int)variable(100) + aligned(20) + (int)many(1, 2, 3, 4, 5, 6, 7, 8);
+    for (int round = 0; round < ROUNDS; round++) {
+        int numbers[ELEMENTS];
+        for (int i = 0; i < ELEMENTS; i++) numbers[i] = (i * 7919 + argc + round) % 101;
+        qsort(numbers, ELEMENTS, sizeof *numbers, ascending);
+        sink = bsearch(&numbers[7], numbers, ELEMENTS, sizeof *numbers, ascending) != NULL;
+        sink = depth_first(DEPTH, numbers[0], numbers[ELEMENTS - 1]);
+        sink = tail_start(5);
+        sink = (int)variable(100) + aligned(20) + (int)many(1, 2, 3, 4, 5, 6, 7, 8);
+    }
     raise(SIGUSR1);
     first_faults();
     null_call(NULL);
@@ -186,7 +188,7 @@ int main(int argc, char **argv) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     char *text = malloc(200);
-    for (int i = 0; i < REPEATS; i++) snprintf(text, 200, "%d %s %f %ld", i, "words", 0.5 * i, (long)now.tv_sec);
+    for (int i = 0; i < ROUNDS * REPEATS; i++) snprintf(text, 200, "%d %s %f %ld", i, "words", 0.5 * i, (long)now.tv_sec);
     char *copy = strdup(text);
     sink = (int)strtol(copy, NULL, 10) + atoi(text);
     free(copy);
