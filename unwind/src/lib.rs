@@ -14,9 +14,9 @@
 //!   of compact unwind information of Mach-O modules, of `.ARM.exidx`, of Go's `.gopclntab`, and of instructions alone (feature `compile`; with
 //!   `compile-elf` alone, without the formats of Windows and macOS).
 //!
-//! The chain of the engine: the rule of the table → the frame pointer, where no rule covers the address and it stays on
-//! the stack ([`Memory::same_stack`]) → a leaf or a call through a null pointer, where the return address provably lies on
-//! top of the stack or in the link register → with [`Options::scan`], the one word on the stack that calls account for → a stop with its reason. A
+//! The chain of the engine: a switch from a goroutine's stack, in programs of Go → the rule of the table → where none covers the address: a signal
+//! trampoline, a call through a null pointer, a function whose instructions say where its return address is, and a leaf, where that provably lies on
+//! top of the stack or in the link register → the frame pointer, where it stays on the stack ([`Memory::same_stack`]) → with [`Options::scan`], the one word on the stack that calls account for → a stop with its reason. A
 //! rule that the engine cannot evaluate ends the walk; it is never replaced by a guess.
 //!
 //! Reader and engine are `no_std`; the compiler allocates, and needs no `std` either.

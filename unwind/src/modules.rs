@@ -99,7 +99,8 @@ impl<'t> Modules<'t> {
     /// The modules of a process on `arch`, in any order; frames refer to them by their index in `modules`. Where two overlap, the
     /// one with the higher start address counts for the addresses from there on. A table for another architecture counts as none.
     pub fn new(arch: Arch, modules: Vec<Module<'t>>) -> Self {
-        // Tells entries of a cache apart that came from different sets of modules. 0 is never given.
+        // Tells entries of a cache apart that came from different sets of modules; after 2^32 of them numbers come again, which 64 bits would not, but processors of
+        // 32 bits cannot count them at once. 0 is never given.
         static GENERATIONS: AtomicU32 = AtomicU32::new(1);
         let mut generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
         if generation == 0 {

@@ -162,7 +162,7 @@ fn visit(
         return Ok(false);
     }
     found.seen += 1;
-    let name = member.file_name().to_owned();
+    let name = file::usable_name(member.file_name());
     let dsym = file::dsym_place(&place);
     // An error of this reader is the archive's: the caller gets that one, whatever we make of it.
     let read_error = |error: std::io::Error| io_error("read", Path::new(&place))(error);

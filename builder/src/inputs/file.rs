@@ -252,10 +252,21 @@ pub(crate) fn base_name(path: &Path) -> String {
     symseal_artifact::escaped(name.as_encoded_bytes()).into()
 }
 
+/// What a file of this name goes by: archives may have members whose names are none.
+pub(crate) fn usable_name(name: &str) -> String {
+    match name {
+        "" => "unnamed".to_owned(),
+        "." | ".." => name.replace('.', "\\x2e"),
+        _ => name.to_owned(),
+    }
+}
+
 /// The last part of a path that another machine wrote: after the last slash or backslash.
 pub(crate) fn foreign_base_name(path: &[u8]) -> String {
     let name = path.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or(path);
-    symseal_artifact::escaped(name).into()
+    let name = symseal_artifact::escaped(name);
+    // Without a name it says which file it means all the same.
+    if name.is_empty() { String::new() } else { usable_name(&name) }
 }
 
 /// The place in a dSYM bundle of a file at `place`, if it lies in one.

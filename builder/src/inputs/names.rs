@@ -96,7 +96,7 @@ fn name_of(path: &str, target: &str, target_name: &str) -> String {
     let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let (name, target) = (base(path), base(target));
     let packed = target.strip_prefix(target_name).unwrap_or_default();
-    name.strip_suffix(packed).filter(|rest| !rest.is_empty()).unwrap_or(&name).to_owned()
+    file::usable_name(name.strip_suffix(packed).filter(|rest| !rest.is_empty()).unwrap_or(&name))
 }
 
 #[cfg(test)]

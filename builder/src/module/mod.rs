@@ -265,6 +265,8 @@ fn store_inputs(
     }
     for member in &module.dsym_members {
         let Some(path) = places::dsym_member(id, member) else { continue };
+        // An archive may have a file and, below its name, another.
+        let path = if stored.is_free(&path) { path } else { places::apart(id, &path) };
         // These are small, and read by nobody but here.
         let bytes = member.read(building.layout)?;
         stored.put_input(FileRole::DsymMember, FileFormat::Dsym, path, member, &bytes)?;

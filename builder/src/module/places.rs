@@ -83,6 +83,11 @@ pub(super) fn dsym_member(id: &DebugId, file: &InputFile) -> Option<String> {
     Some(title::dsym_member(id, &dsym.bundle, dsym.path.iter().map(String::as_str)))
 }
 
+/// A place for a file of a dSYM whose title is another file's, or a directory of it.
+pub(super) fn apart(id: &DebugId, title: &str) -> String {
+    format!("debug_file/{}/{title}", stem(id))
+}
+
 /// The format of a file that is taken as it is.
 pub(super) fn format(part: Part<'_>) -> FileFormat {
     use symseal_artifact::Format;

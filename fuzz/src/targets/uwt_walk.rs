@@ -40,8 +40,12 @@ pub(super) fn run(bytes: &[u8]) {
     let modules = Modules::new(arch, vec![module]);
     let modules = if capacity & 1 == 0 { modules } else { modules.with_go_runtime(go) };
     let none = [None; Registers::GENERAL];
-    let mut registers = Registers { pc: BASE + (pc & 0x3fff_ffff), sp: STACK + (sp & 0xfff8), fp, general: none };
-    for (to, from) in registers.general.iter_mut().skip(10).step_by(4).zip(general) {
+    // Mostly in the code and on the stack; else anywhere, and the first registers in the place of later ones.
+    let is_wild = capacity & 2 != 0;
+    let (pc, sp) = if is_wild { (pc, sp) } else { (BASE + (pc & 0x3fff_ffff), STACK + (sp & 0xfff8)) };
+    let mut registers = Registers { pc, sp, fp, general: none };
+    let (first, step) = if is_wild { (0, 1) } else { (10, 4) };
+    for (to, from) in registers.general.iter_mut().skip(first).step_by(step).zip(general) {
         *to = Some(from);
     }
     let memory = StackBytes { start: Avma(STACK), bytes: stack };

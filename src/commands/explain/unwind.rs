@@ -204,8 +204,11 @@ impl Found {
         let mut equations = Table::new(&["the caller's", "is"]);
         for equation in row.rule.display(self.arch).to_string().split("; ").filter(|_| self.rule().is_some()) {
             let (left, right) = equation.split_once(" = ").unwrap_or(("registers", equation));
+            // `a leaf: CFA = …`
+            let (what, left) = left.split_once(": ").map_or((None, left), |(what, left)| (Some(what), left));
             if left == "CFA" || left == "RA" || left == "registers" {
-                equations.row([left.to_owned(), right.to_owned()]);
+                let of = what.map(|what| format!(" ({what})")).unwrap_or_default();
+                equations.row([left.to_owned(), format!("{right}{of}")]);
             }
         }
         for (register, place) in self.saved(row) {

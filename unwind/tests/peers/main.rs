@@ -351,8 +351,9 @@ fn check(platform: &Platform) {
             tally.missed.join(", ")
         );
     }
-    // Whoever agrees nowhere was not understood.
-    assert!(tallies.values().all(|tally| tally.frames > 0), "{}: a peer without a frame", platform.name);
+    // Of those that this test knows, whoever agrees nowhere was not understood. Another one may not know the processor.
+    let strange = tallies.iter().find(|(peer, tally)| tally.frames == 0 && **peer != OTHER).map(|(peer, _)| peer);
+    assert!(strange.is_none(), "{}: a peer without a frame: {strange:?}", platform.name);
 }
 
 #[test]

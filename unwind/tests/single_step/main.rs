@@ -202,8 +202,6 @@ const EXPLAINED: &[(&str, &str)] = &[
         "crtbegin.o has no call frame information, and nothing decides between the top of the stack and the frame pointer",
     ),
 ];
-/// The same of files without `.symtab`, whose names are those of other functions.
-const UNNAMED: &str = "crtbegin.o of a stripped library has no call frame information";
 
 fn registers_of(raw: &tracee::Instant) -> Registers {
     let general = [
@@ -227,6 +225,8 @@ struct Score {
     leaving: usize,
     /// Such functions: they left for a landing pad, or by longjmp.
     left: usize,
+    /// What differs in these, in which function, and in whose frame.
+    leaving_at: BTreeMap<(&'static str, String, String), usize>,
     /// What differs, the name of the innermost function, where the first difference is, and whether that is code without information.
     wrong: BTreeMap<(&'static str, String, String, bool), usize>,
     /// Those at which another unwinder finds all return addresses, from the same registers and bytes.
@@ -280,6 +280,9 @@ impl Score {
             if self.finished { "; to the program's end" } else { "" },
         );
         println!("  frames by {:?}; ends {:?}", self.methods, self.stops);
+        for ((what, innermost, place), count) in &self.leaving_at {
+            println!("  {count:6} leaving: {what} in {innermost}: {place}");
+        }
     }
 
     fn share(&self, count: usize) -> f64 {
@@ -401,10 +404,13 @@ fn run(path: &Path, rounds: u32, program: &Program, steps: usize) -> Result<Scor
     assert_eq!(shadow.desynchronised, shadow.landings, "returns elsewhere than their calls");
     score.left = shadow.left.len();
     for difference in differences {
-        if difference.is_leaving || difference.calls.iter().any(|call| shadow.left.contains(call)) {
+        let is_leaving = difference.is_leaving || difference.calls.iter().any(|call| shadow.left.contains(call));
+        let Difference { what, innermost, place, is_uncovered, .. } = difference;
+        if is_leaving {
             score.leaving += 1;
+            let function = |place: &str| place.split('+').next().unwrap_or_default().to_owned();
+            *score.leaving_at.entry((what, function(&innermost), function(&place))).or_default() += 1;
         } else {
-            let Difference { what, innermost, place, is_uncovered, .. } = difference;
             *score.wrong.entry((what, innermost, place, is_uncovered)).or_default() += 1;
         }
     }
@@ -439,9 +445,7 @@ fn compile(program: &Program, is_short: bool, directory: &Path) -> Option<PathBu
 
 /// Why a difference is no defect.
 fn explanation(innermost: &str, is_uncovered: bool) -> Option<&'static str> {
-    let named = EXPLAINED.iter().find(|(place, _)| innermost.contains(place)).map(|(_, why)| *why);
-    let is_library = innermost.contains(".so.") && innermost.contains(" .text ");
-    named.or_else(|| is_library.then_some(UNNAMED)).filter(|_| is_uncovered)
+    EXPLAINED.iter().find(|(place, _)| is_uncovered && innermost.contains(place)).map(|(_, why)| *why)
 }
 
 #[test]

@@ -2,7 +2,10 @@
 
 use crate::digest::Digest;
 
-use super::rules::{is_debugger_script, is_debugger_start_up, is_plain, is_reserved, is_short_name, script_ending};
+use super::rules::{
+    fold, is_debugger_script, is_debugger_start_up, is_plain, is_reserved, is_short_name, script_ending,
+};
+use super::{SEAL, SYMBOL_INDEX};
 
 /// Escaped names of more bytes than this are cut.
 const LONGEST: usize = 200;
@@ -20,7 +23,7 @@ const MARK: &str = "%~";
 /// * Each byte of a character that no title may hold, of `/` and of `%`, and each byte that is not UTF-8, is written as
 ///   `%` and two upper-case hex digits.
 /// * Where the name as a whole is none that a title may have, one character more is written so: the last one, where it is a
-///   dot or a blank; the first one of a Windows device or a debugger's start-up file; the hyphen of `-gdb.`; the tilde of a
+///   dot or a blank; the first one of a Windows device, a debugger's start-up file or a title of every bundle; the hyphen of `-gdb.`; the tilde of a
 ///   Windows short name; the dot before the ending of a script of gdb (`.py`, `.scm`, `.gdb`).
 /// * Of a text of more than 200 bytes its first 100 (or a few less, so that no character is cut) are kept, and `%~` and
 ///   the name's SHA-256 in lower-case hex follow. An empty name is `%~`.
@@ -54,7 +57,7 @@ pub fn component(name: impl AsRef<[u8]>) -> String {
         let last = text.len() - 1;
         escape_at(&mut text, last);
     }
-    if is_reserved(&text) || is_debugger_start_up(&text) {
+    if is_reserved(&text) || is_debugger_start_up(&text) || is_of_every_bundle(&text) {
         escape_at(&mut text, 0);
     }
     if is_debugger_script(&text)
@@ -71,6 +74,11 @@ pub fn component(name: impl AsRef<[u8]>) -> String {
         escape_at(&mut text, tilde);
     }
     text
+}
+
+/// Whether a part is `symbol_index.json` or `symbol_index.sigstore.json`, so that no directory is called as they are.
+fn is_of_every_bundle(part: &str) -> bool {
+    [SYMBOL_INDEX, SEAL].contains(&fold(part).as_str())
 }
 
 fn push_escaped(text: &mut String, bytes: &[u8]) {
@@ -140,6 +148,8 @@ mod tests {
         check(b"a. .", "a. %2E");
         check(b"CON", "%43ON");
         check(b"nul.tar.gz", "%6Eul.tar.gz");
+        check(b"symbol_index.json", "%73ymbol_index.json");
+        check(b"Symbol_Index.sigstore.JSON", "%53ymbol_Index.sigstore.JSON");
         check(b"libfoo.so-gdb.py", "libfoo.so%2Dgdb%2Epy");
         check(b"module.py", "module%2Epy");
         check(b"a.SCM", "a%2ESCM");
