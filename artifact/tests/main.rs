@@ -43,6 +43,7 @@ mod names_elsewhere;
 mod overlapping;
 mod reach;
 mod relocatable;
+mod split_sources;
 mod support;
 mod threads;
 mod variants;

@@ -56,9 +56,9 @@ impl<'d> DwarfFiles<'d> {
         self.file(Self::SUPPLEMENTARY).filter(|file| !file.info.is_empty() || !file.str.is_empty())
     }
 
-    /// The files of split DWARF.
-    pub(crate) fn split(&self) -> impl Iterator<Item = &DwarfSections<'d>> {
-        self.files.iter().filter(|file| file.is_split)
+    /// The files of split DWARF by their numbers.
+    pub(crate) fn split(&self) -> impl Iterator<Item = (u32, &DwarfSections<'d>)> {
+        (0_u32..).zip(&self.files).filter(|(_, file)| file.is_split)
     }
 
     pub(crate) fn total_bytes(&self) -> u64 {

@@ -4,11 +4,12 @@ use super::dwarf_files::DwarfFiles;
 use super::files::{self, Place, Program};
 use super::sections::{DwarfSections, Slice};
 use super::unit::{AbbreviationTables, Unit};
+use super::unit_header::UnitHeader;
 use crate::Checksum;
 use crate::cursor::Cursor;
 use crate::work::Work;
 use gimli::{AttributeValue, DebugLine, DebugLineOffset};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a line table names.
 pub(crate) enum Named {
@@ -35,23 +36,70 @@ impl Seen {
     }
 }
 
-/// What all line tables of all files name, as far as the work is allowed. A path comes as often as tables name it.
-pub(crate) fn each(dwarf: &DwarfFiles<'_>, take: &mut dyn FnMut(&[u8], Named), work: &mut Work) {
-    let mut tables = AbbreviationTables::default();
-    let mut seen = Seen::default();
-    for header in dwarf.units(work) {
-        if let Ok(unit) = Unit::open(dwarf, &header, &mut tables, &mut work.budget) {
-            seen.of_unit(&unit, take, work);
+/// Where the compilers of split units were run. Tables of `.debug_line.dwo` do not say it before DWARF 5: the compile unit does
+/// that their part of the section belongs to, or its skeleton.
+#[derive(Debug, Default)]
+pub(super) struct SplitDirectories<'s> {
+    /// By file, and where the part of `.debug_line.dwo` starts.
+    parts: BTreeMap<(u32, u64), &'s [u8]>,
+    /// Of every unit so far.
+    of_units: Vec<&'s [u8]>,
+}
+
+impl<'s> SplitDirectories<'s> {
+    /// Takes what the next of all units says; none where that cannot be read. Skeletons come before split units.
+    pub(super) fn add(&mut self, header: &UnitHeader, unit: Option<&Unit<'s>>) {
+        let own = unit.map_or(&[][..], |unit| unit.root.comp_dir);
+        self.of_units.push(own);
+        if !unit.is_some_and(|unit| unit.sections().is_split && header.type_unit.is_none()) {
+            return;
         }
+        let skeleton = || header.partner.and_then(|partner| self.of_units.get(partner as usize).copied());
+        let directory = if own.is_empty() { skeleton().unwrap_or_default() } else { own };
+        self.parts.entry((header.file, header.bases.line_dwo)).or_insert(directory);
     }
-    for sections in dwarf.split() {
-        of_type_units(sections, take, work);
+
+    /// That of a table of a file; empty where nothing says it.
+    fn of_table(&self, file: u32, at: u64) -> &'s [u8] {
+        let part = self.parts.range((file, 0)..=(file, at)).next_back();
+        part.map(|(_, directory)| *directory).unwrap_or_default()
     }
 }
 
-/// The tables of `.debug_line.dwo`, which have no rows and name the files of type units. They stand one behind the other, so that no index
-/// of a package is needed; damage to one's length ends the reading.
-pub(super) fn of_type_units(sections: &DwarfSections<'_>, take: &mut dyn FnMut(&[u8], Named), work: &mut Work) {
+/// What all line tables of all files name, as far as the work is allowed. A path comes as often as tables name it.
+pub(crate) fn each(dwarf: &DwarfFiles<'_>, take: &mut dyn FnMut(&[u8], Named), work: &mut Work) {
+    let mut tables = AbbreviationTables::default();
+    let (mut seen, mut directories) = (Seen::default(), SplitDirectories::default());
+    for header in dwarf.units(work) {
+        let unit = Unit::open(dwarf, &header, &mut tables, &mut work.budget).ok();
+        if let Some(unit) = &unit {
+            seen.of_unit(unit, take, work);
+        }
+        directories.add(&header, unit.as_ref());
+    }
+    of_type_units(dwarf, &directories, take, work);
+}
+
+/// What the tables without rows name that split type units have.
+pub(super) fn of_type_units(
+    dwarf: &DwarfFiles<'_>,
+    directories: &SplitDirectories<'_>,
+    take: &mut dyn FnMut(&[u8], Named),
+    work: &mut Work,
+) {
+    for (file, sections) in dwarf.split() {
+        of_section(sections, &|at| directories.of_table(file, at), take, work);
+    }
+}
+
+/// The tables of one `.debug_line.dwo`. They stand one behind the other, so that no index of a package is needed; damage to one's
+/// length ends the reading.
+fn of_section<'s>(
+    sections: &'s DwarfSections<'_>,
+    directory: &dyn Fn(u64) -> &'s [u8],
+    take: &mut dyn FnMut(&[u8], Named),
+    work: &mut Work,
+) {
     let section: &[u8] = &sections.line_dwo;
     let lines: DebugLine<_> = sections.slice(section).into();
     // Only tables before DWARF 5 leave the size of an address to the unit, and only rows have addresses.
@@ -67,7 +115,7 @@ pub(super) fn of_type_units(sections: &DwarfSections<'_>, take: &mut dyn FnMut(&
         let Some(end) = end.and_then(|length| at.checked_add(length)) else { break };
         match lines.program(DebugLineOffset(at), ADDRESS_BYTES, None, None) {
             Ok(program) => {
-                let place = Place { comp_dir: &[], text: &|value| text(sections, value) };
+                let place = Place { comp_dir: directory(at as u64), text: &|value| text(sections, value) };
                 names(&place, &Program::new(program, sections.is_little_endian), take, work);
             }
             Err(_) => work.skip("damaged line table header"),

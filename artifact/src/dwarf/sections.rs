@@ -122,6 +122,7 @@ impl<'d> DwarfSections<'d> {
             &self.str,
             &self.line,
             &self.line_str,
+            &self.line_dwo,
             &self.str_offsets,
             &self.addr,
             &self.ranges,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::dwarf_files::DwarfFiles;
 use super::files;
-use super::line_files::{self, Seen};
+use super::line_files::{self, Seen, SplitDirectories};
 use super::unit::{AbbreviationTables, Unit};
 use super::value::Value;
 use crate::budget::Budget;
@@ -27,8 +27,11 @@ pub(crate) fn build_texts(headers: &dyn ObjectHeaders<'_>, into: &mut Gathering)
     };
     let mut tables = AbbreviationTables::default();
     let (mut line_tables, mut seen) = (BTreeSet::new(), Seen::default());
+    let mut directories = SplitDirectories::default();
     for header in &dwarf.units(&mut work) {
-        let Ok(unit) = Unit::open(&dwarf, header, &mut tables, &mut work.budget) else { continue };
+        let unit = Unit::open(&dwarf, header, &mut tables, &mut work.budget).ok();
+        directories.add(header, unit.as_ref());
+        let Some(unit) = unit else { continue };
         seen.of_unit(&unit, &mut |path, _| into.debug_path(path), &mut work);
         if header.type_unit.is_some() {
             continue;
@@ -59,9 +62,7 @@ pub(crate) fn build_texts(headers: &dyn ObjectHeaders<'_>, into: &mut Gathering)
             }
         }
     }
-    for sections in dwarf.split() {
-        line_files::of_type_units(sections, &mut |path, _| into.debug_path(path), &mut work);
-    }
+    line_files::of_type_units(&dwarf, &directories, &mut |path, _| into.debug_path(path), &mut work);
     if work.budget.is_exhausted() {
         into.not_read("a part of the debug information: it takes more work than its size allows");
     }

@@ -44,6 +44,8 @@ pub(crate) struct Bases {
     pub(crate) abbrev: u64,
     pub(crate) str_offsets: u64,
     pub(crate) rnglists: u64,
+    /// In `.debug_line.dwo`.
+    pub(crate) line_dwo: u64,
 }
 
 /// All headers of a file by rising offset. A damaged header ends its section's, as where the next unit starts is unknown.
@@ -210,6 +212,7 @@ fn bases_of(index: &UnitIndex<Slice<'_>>, row: u32, unit: u64) -> Option<Bases> 
             IndexSectionId::DebugAbbrev => &mut bases.abbrev,
             IndexSectionId::DebugStrOffsets => &mut bases.str_offsets,
             IndexSectionId::DebugRngLists => &mut bases.rnglists,
+            IndexSectionId::DebugLine => &mut bases.line_dwo,
             _ => continue,
         };
         *base = part.offset.into();
