@@ -246,7 +246,7 @@ fn counts_are_right(release: &ReleaseDirectory, oracle: &Oracle, report: &Value)
     let [taken, doubles] = ["taken", "doubles"].map(|field| inputs[field].as_u64().expect("a count"));
     assert_eq!(taken + doubles + skipped, oracle.count as u64, "each file is taken, a double, or skipped: {inputs}");
     let unwind = &report["unwind"];
-    for field in ["rows", "table_bytes", "covered_bytes", "unsupported"] {
+    for field in ["rows", "table_bytes", "text_bytes", "covered_bytes", "unsupported"] {
         let sum: u64 = modules.iter().filter_map(|module| module["unwind"][field].as_u64()).sum();
         assert_eq!(unwind[field], sum, "unwind {field} of all modules");
     }

@@ -18,7 +18,11 @@ fn write_sources(folder: &Path) -> BTreeSet<PathBuf> {
         let code = format!(
             "#include \"type.h\"\nint {part}(int x) {{ return Type().of(x) + {}; }}\n{}",
             if is_main { "1" } else { "2" },
-            if is_main { "int two(int);\nint main(int count, char **) { return one(count) + two(count); }\n" } else { "" }
+            if is_main {
+                "int two(int);\nint main(int count, char **) { return one(count) + two(count); }\n"
+            } else {
+                ""
+            }
         );
         let header = format!("struct Type {{ int {part}; int of(int x) {{ return x * x; }} }};\n");
         for (name, text) in [(name, code), ("type.h", header)] {

@@ -25,4 +25,6 @@ mod script_paths;
 mod sealing;
 mod sources;
 mod strict;
+mod taken_names;
 mod without_code;
+mod without_table;

@@ -1,6 +1,7 @@
 //! A module's unwind table, from the rules in its binary.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use symseal_artifact::{Arch, Format, ObjectFile, ObjectKind, UnwindInputs};
 use symseal_bundle::Digest;
@@ -31,28 +32,25 @@ pub(super) fn unwind_table(
     binary: Option<(&ObjectFile<'_>, Digest)>,
     separate: Option<&ObjectFile<'_>>,
 ) -> Unwind {
-    let none = |because: String| Unwind {
-        report: UnwindReport { none_because: Some(because), ..UnwindReport::default() },
-        ..Unwind::default()
-    };
     let Some((object, source)) = binary else {
-        return none("there is only a debug file, and the rules are in the binary".to_owned());
+        return no_table("there is only a debug file, and the rules are in the binary".to_owned(), &[]);
     };
     if object.is_il_alone() {
-        return none("it holds methods for the runtime of .NET, and no native code".to_owned());
-    }
-    let Some(arch) = arch_of(object) else {
-        // x32 has the processor of 64-bit programs and addresses of 32 bits.
-        let narrow = if object.arch() == Arch::X86_64 { " with addresses of 32 bits (x32)" } else { "" };
-        return none(format!("unwind tables of {}{narrow} are not made by this version", object.arch()));
-    };
-    if object.kind() == ObjectKind::Relocatable {
-        return none("a relocatable file: its rules get their addresses from the loader".to_owned());
+        return no_table("it holds methods for the runtime of .NET, and no native code".to_owned(), &[]);
     }
     if object.is_data_alone() {
-        return none("it holds data, and no code".to_owned());
+        return no_table("it holds data, and no code".to_owned(), &[]);
     }
     let inputs = object.unwind_inputs();
+    let Some(arch) = arch_of(object) else {
+        return no_table(
+            format!("unwind tables of {} are not made by this version", kind_of_program(object)),
+            &inputs.text,
+        );
+    };
+    if object.kind() == ObjectKind::Relocatable {
+        return no_table("a relocatable file: its rules get their addresses from the loader".to_owned(), &inputs.text);
+    }
     let separate_file = separate;
     let separate = separate.map(ObjectFile::unwind_inputs);
     let debug_frame = inputs.debug_frame.as_ref();
@@ -118,7 +116,7 @@ pub(super) fn unwind_table(
         ..input
     };
     match compile::compile(&input) {
-        Err(error) => none(error.to_string()),
+        Err(error) => no_table(error.to_string(), &inputs.text),
         Ok(compiled) => {
             let made = compiled.report;
             // A function whose instructions could not be followed counts like a row.
@@ -157,6 +155,25 @@ pub(super) fn unwind_table(
             };
             Unwind { bytes: Some(compiled.bytes), used_debug, report }
         }
+    }
+}
+
+/// Of a module whose code, the ranges of `text`, has no rule at all.
+fn no_table(because: String, text: &[Range<u64>]) -> Unwind {
+    let text_bytes = text.iter().map(|range| range.end.saturating_sub(range.start)).fold(0, u64::saturating_add);
+    let report = UnwindReport { none_because: Some(because), text_bytes, ..UnwindReport::default() };
+    Unwind { report, ..Unwind::default() }
+}
+
+/// The processor, and what else tells a program's rules from those of other programs of the processor.
+fn kind_of_program(object: &ObjectFile<'_>) -> String {
+    let arch = object.arch();
+    match (arch, object.is_64(), object.format()) {
+        // Those addresses are of programs for the processor's 64 bits.
+        (Arch::X86_64, false, _) => format!("{arch} with addresses of 32 bits (x32)"),
+        (Arch::X86 | Arch::Arm, _, Format::Pe) => format!("{arch} in PE files"),
+        (Arch::X86 | Arch::Arm, _, Format::Macho) => format!("{arch} in Mach-O files"),
+        _ => arch.to_string(),
     }
 }
 

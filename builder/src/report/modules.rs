@@ -129,7 +129,7 @@ pub struct UnwindReport {
     pub rows: u64,
     /// Distinct rules.
     pub rules: u64,
-    /// Bytes of code.
+    /// Bytes of code, whether or not there is a table.
     pub text_bytes: u64,
     /// Bytes of code with a rule.
     pub covered_bytes: u64,
@@ -154,7 +154,7 @@ pub struct UnwindTotals {
     pub table_bytes: u64,
     /// Rows in them.
     pub rows: u64,
-    /// Bytes of code in these modules.
+    /// Bytes of code in all modules, those without a table among them.
     pub text_bytes: u64,
     /// Bytes of code with a rule.
     pub covered_bytes: u64,
@@ -168,6 +168,7 @@ impl UnwindTotals {
     pub(crate) fn of(modules: &[ModuleReport]) -> Self {
         let mut totals = Self::default();
         for unwind in modules.iter().map(|module| &module.unwind) {
+            totals.text_bytes += unwind.text_bytes;
             if let Some(reason) = &unwind.none_because {
                 *totals.none_because.entry(reason.clone()).or_default() += 1;
                 continue;
@@ -179,7 +180,6 @@ impl UnwindTotals {
             totals.modules += 1;
             totals.table_bytes += unwind.table_bytes;
             totals.rows += unwind.rows;
-            totals.text_bytes += unwind.text_bytes;
             totals.covered_bytes += unwind.covered_bytes;
             totals.unsupported += unwind.unsupported;
             for (reason, count) in &unwind.unsupported_reasons {
