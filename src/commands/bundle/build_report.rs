@@ -79,7 +79,11 @@ fn modules(report: &BuildReport) {
 }
 
 fn pairs(report: &BuildReport) {
-    let unpaired = |what: &str, one: &symseal_builder::Unpaired| format!("{what} {}: {}", one.place, one.advice);
+    // The id tells the slices of a fat file apart.
+    let unpaired = |what: &str, one: &symseal_builder::Unpaired| match &one.debug_id {
+        Some(id) => format!("{what} {} ({id}): {}", one.place, one.advice),
+        None => format!("{what} {}: {}", one.place, one.advice),
+    };
     // What lacks its counterpart, and each error below, is told whole: nothing is cut off.
     let binaries = report.binaries_without_debug_files.iter().map(|one| unpaired("binary", one));
     let debug_files = report.debug_files_without_binaries.iter().map(|one| unpaired("debug file", one));

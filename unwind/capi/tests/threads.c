@@ -128,7 +128,8 @@ int main(int argc, char **argv) {
     static char memory[DWUNW_SCRATCH_SIZE];
     CHECK_STATUS(dwunw_scratch_init(memory, sizeof memory, NULL, &handlers), DWUNW_STATUS_OK);
 
-    struct counts counts[READERS + WRITERS] = {0};
+    /* Not on the stack: the walks of the handler read that, and other threads write these. */
+    static struct counts counts[READERS + WRITERS];
     for (int at = 0; at < READERS + WRITERS; at++) {
         counts[at].number = at;
         CHECK(pthread_create(&counts[at].thread, NULL, at < READERS ? reader : writer, &counts[at]) == 0);

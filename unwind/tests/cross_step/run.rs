@@ -3,13 +3,13 @@
 use std::io::Error;
 use std::sync::Arc;
 
-use framehop::aarch64::{UnwindRegsAarch64, UnwinderAarch64};
+use framehop::aarch64::UnwinderAarch64;
 use symseal_module::{Avma, Svma};
 use symseal_unwind::{Arch, Cache, CodeBytes, Frame, Memory, Module, Modules, Registers, Table, unwind};
 
 use crate::effect::IA_32_CALL;
 use crate::elf::Binary;
-use crate::framehop_peer::Framehop;
+use crate::framehop_peer::{self, Framehop};
 use crate::platform::Platform;
 use crate::program::Program;
 use crate::score::Score;
@@ -19,6 +19,8 @@ use crate::stopped::{Stop, Stopped};
 
 /// `bx lr` of ARM, the whole of a function of the program.
 const ARM_RETURN: u32 = 0xe12f_ff1e;
+/// The bits that addresses have under qemu: what signs return addresses is above.
+const ADDRESSES: u64 = (1 << 48) - 1;
 /// More frames than the programs have.
 const MOST_FRAMES: usize = 128;
 /// More instructions than the vDSO has for a call. It reads the kernel's clock anew whenever that has moved on meanwhile, as it does some
@@ -117,8 +119,8 @@ impl<'p> Run<'p> {
             context.and_then(|context| Some(stack.word(arch, context + arch.context_offset(arch.program_counter())?)));
         let word = self.program.word(now.pc).unwrap_or_else(|| stack.instruction(arch, now.pc));
         if let Some(framehop) = &mut self.framehop {
-            let link = registers.general.get(30).copied().flatten().unwrap_or(0);
-            let known_to_it = UnwindRegsAarch64::new(link, registers.sp, registers.fp);
+            let general = |number: usize| registers.general.get(number).copied().flatten().unwrap_or(0);
+            let known_to_it = framehop_peer::aarch64(ADDRESSES, general);
             let read = |address| stack.read_u64(Avma(address));
             let by_framehop = framehop.callers(now.pc, known_to_it, read, MOST_FRAMES);
             let is_right = self.expected.iter().map(|expected| expected.pc).eq(by_framehop);

@@ -4,14 +4,18 @@
 
 #[path = "../elf/mod.rs"]
 mod elf;
+#[path = "../framehop_peer/mod.rs"]
+mod framehop_peer;
 #[path = "../images/mod.rs"]
 mod image;
+mod peer;
 mod trace;
 
 use std::collections::BTreeMap;
 use std::time::Instant as Time;
 
 use image::{Image, Platform};
+use peer::Peer;
 use symseal_module::{Avma, Rva, Svma};
 use symseal_unwind::{Cache, CodeBytes, Frame, Kind, Module, Modules, Registers, Saved, StackBytes, Table, unwind};
 use trace::{Instant, STACK_BYTES, STACK_TOP};
@@ -23,6 +27,8 @@ struct Score {
     return_addresses: usize,
     with_cfas: usize,
     with_fps: usize,
+    /// Instructions at which framehop finds all return addresses; `None` where it does not read such files.
+    by_framehop: Option<usize>,
     deepest: usize,
     methods: BTreeMap<String, usize>,
     stops: BTreeMap<String, usize>,
@@ -35,6 +41,7 @@ struct Walker<'m> {
     frames: Vec<Frame>,
     arch: symseal_unwind::Arch,
     is_windows: bool,
+    peer: Option<Peer>,
 }
 
 impl Walker<'_> {
@@ -60,6 +67,9 @@ impl Walker<'_> {
         let cfas = pcs && found.iter().zip(&now.above).all(|(frame, above)| frame.cfa.0 == above.cfa);
         let fps = cfas && found.iter().skip(1).zip(&callers).all(|(frame, above)| frame.fp == above.fp);
         score.instructions += 1;
+        if let Some(peer) = &mut self.peer {
+            *score.by_framehop.get_or_insert(0) += usize::from(peer.is_right(now, self.arch));
+        }
         score.return_addresses += usize::from(pcs);
         score.with_cfas += usize::from(cfas);
         score.with_fps += usize::from(fps);
@@ -147,6 +157,7 @@ fn step(platform: &Platform, options: &[&str], score: &mut Score) -> Result<(), 
         frames: vec![Frame::EMPTY; 128],
         arch: image.arch,
         is_windows: image.pdata.is_some(),
+        peer: Peer::of(&image, &bytes, image.base..end),
     };
     let before = score.wrong.len();
     trace::replay(&trace, image.arch.registers(), |now| walker.check(now, score));
@@ -173,7 +184,7 @@ fn check(platform: &Platform, variants: &[&[&str]]) {
     }
     let share = |count: usize| 100.0 * count as f64 / score.instructions as f64;
     println!(
-        "{}: {} instructions, {} frames deep, {:.1} s: return addresses {:.3} %, with CFAs {:.3} %, with frame pointers and kept registers {:.3} %",
+        "{}: {} instructions, {} frames deep, {:.1} s: return addresses {:.3} %, with CFAs {:.3} %, with frame pointers and kept registers {:.3} %{}",
         platform.name,
         score.instructions,
         score.deepest,
@@ -181,6 +192,9 @@ fn check(platform: &Platform, variants: &[&[&str]]) {
         share(score.return_addresses),
         share(score.with_cfas),
         share(score.with_fps),
+        score
+            .by_framehop
+            .map_or_else(String::new, |right| format!("; return addresses by framehop {:.3} %", share(right))),
     );
     println!("  frames by {:?}; ends {:?}", score.methods, score.stops);
     for (kind, count) in &score.wrong {

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use framehop::Unwinder;
-use framehop::aarch64::{UnwindRegsAarch64, UnwinderAarch64};
-use framehop::x86_64::{UnwindRegsX86_64, UnwinderX86_64};
+use framehop::aarch64::UnwinderAarch64;
+use framehop::x86_64::UnwinderX86_64;
 use symseal_module::Avma;
 use symseal_unwind::{Arch, Memory};
 
 use crate::Mapped;
 use crate::core::Core;
 use crate::elf;
-use crate::framehop_peer::{Framehop, Sections};
+use crate::framehop_peer::{self, Framehop, Sections};
 
 /// How long a peer may take: on some of these stacks one of them never ends.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -95,13 +95,12 @@ pub(crate) fn by_command(line: &str, program: &Path, core: &Path) -> Option<Vec<
 }
 
 pub(crate) fn by_framehop(arch: Arch, core: &Core, mapped: &[Mapped]) -> Vec<Option<u64>> {
-    let registers = &core.registers;
-    let (pc, sp, fp) = (registers.pc, registers.sp, registers.fp);
+    let general = |number: usize| core.registers.general.get(number).copied().flatten().unwrap_or(0);
+    let pc = core.registers.pc;
     if arch == Arch::Aarch64 {
-        let link = registers.general.get(30).copied().flatten().unwrap_or(0);
-        walk::<UnwinderAarch64<_>>(pc, UnwindRegsAarch64::new(link, sp, fp), core, mapped)
+        walk::<UnwinderAarch64<_>>(pc, framehop_peer::aarch64(!core.signature_mask(), general), core, mapped)
     } else {
-        walk::<UnwinderX86_64<_>>(pc, UnwindRegsX86_64::new(pc, sp, fp), core, mapped)
+        walk::<UnwinderX86_64<_>>(pc, framehop_peer::x86_64(pc, general), core, mapped)
     }
 }
 

@@ -26,7 +26,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use framehop::x86_64::UnwindRegsX86_64;
 use process::Process;
 use shadow::{Expected, Shadow};
 use symseal_module::Avma;
@@ -351,7 +350,8 @@ fn run(path: &Path, rounds: u32, program: &Program, steps: usize) -> Result<Scor
         shadow.expected(|address| tracee.word(address), &mut expected);
         let walk = unwind(&process.modules, &registers, &stacks, &mut cache, &mut frames);
         let found = frames.get(..walk.frames).unwrap_or_default();
-        let known_to_peer = UnwindRegsX86_64::new(registers.pc, registers.sp, registers.fp);
+        let known_to_peer =
+            framehop_peer::x86_64(registers.pc, |number| registers.general.get(number).copied().flatten().unwrap_or(0));
         let read = |address| stacks.read_u64(Avma(address));
         let by_framehop = process.framehop.callers(registers.pc, known_to_peer, read, MOST_FRAMES);
         score.by_framehop += usize::from(expected.iter().map(|expected| expected.pc).eq(by_framehop));
