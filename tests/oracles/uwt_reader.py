@@ -12,6 +12,8 @@ import struct
 import sys
 import zlib
 
+# Registers that functions of Windows keep besides.
+CONVENTION_REGISTERS = {"x86_64": [4, 5]}
 # Word bytes, byte order, sp, fp, link, pc, number of general registers, registers with slots. (Processors)
 PROCESSORS = {
     1: ("x86_64", 8, "little", 7, 6, None, 16, 16, [3, 12, 13, 14, 15]),
@@ -25,6 +27,7 @@ PROCESSORS = {
 KINDS = {0: "gap", 1: "end", 2: "sp", 3: "fp", 4: "register", 5: "deref", 6: "plt", 7: "signal", 8: "machine-frame", 9: "leaf",
          10: "program", 12: "unsupported"}
 DEBUG_ID, PRODUCER, BUCKETS, ROW_ADDRESSES, ROW_RULES, RULES, SLOTS, PROGRAMS, SOURCE_INDEX, SOURCE_MAP = range(1, 11)
+CONVENTION_SLOTS = 11
 GO_RUNTIME = 12
 REASONS = 13
 TASKS = 14
@@ -70,6 +73,10 @@ class Table:
         self.row_rules = self.numbers(ROW_RULES, "H", self.rows)
         self.rule_words = self.numbers(RULES, "Q", self.rules)
         self.slot_words = self.numbers(SLOTS, "Q", self.rules * ((len(self.slot_registers) + 4) // 5))
+        self.convention_registers = CONVENTION_REGISTERS.get(self.name, [])
+        self.convention_words = None
+        if CONVENTION_SLOTS in self.sections and self.convention_registers:
+            self.convention_words = self.numbers(CONVENTION_SLOTS, "Q", self.rules)
         self.sources = list(self.source_map())
         self.go_runtime = self.read_go_runtime() if GO_RUNTIME in self.sections else None
         self.reasons = self.read_reasons() if REASONS in self.sections else []
@@ -127,16 +134,22 @@ class Table:
         return rule
 
     def slots(self, number):
-        words = len(self.slot_words) // self.rules
+        count = len(self.slot_words) // self.rules
+        found = self.fields(self.slot_words[number * count:(number + 1) * count], self.slot_registers)
+        # In tables without the section they cannot be told.
+        words = [self.convention_words[number]] if self.convention_words else None
+        kept = self.fields(words, self.convention_registers) if words else dict.fromkeys(map(str, self.convention_registers), "unknown")
+        return {**found, **kept}
+
+    @staticmethod
+    def fields(words, registers):
         fields = []
-        for at in range(words):
-            word = self.slot_words[number * words + at]
+        for word in words:
             expect(word >> 60 == 0, "bits beyond the slots")
             fields += [field(word, 12 * place, 12 * place + 12, True) for place in range(5)]
-        spare = fields[len(self.slot_registers):]
-        expect(all(value == -2048 for value in spare), "a slot without a register")
+        expect(all(value == -2048 for value in fields[len(registers):]), "a slot without a register")
         values = [{-2048: "same", -2047: "unknown"}.get(value, value) for value in fields]
-        return dict(zip(map(str, self.slot_registers), values))
+        return dict(zip(map(str, registers), values))
 
     def program(self, at, code=None):
         """The operations from `at` on, each with its operand."""

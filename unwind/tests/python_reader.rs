@@ -1,6 +1,7 @@
 //! A reader in another language, written from `docs/formats/uwt.md` alone, agrees with this crate on tables of every processor.
 
-use crate::{cfi, elf, toolchains, traps_async, traps_coroutines};
+use crate::images::Image;
+use crate::{cfi, elf, images, toolchains, traps_async, traps_coroutines};
 use std::io::Write;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -79,7 +80,7 @@ fn described(table: &Table<'_>, rva: Rva, rule: Rule, slots: Slots) -> Value {
             if matches!(kind, Kind::Register | Kind::Deref | Kind::MachineFrame) {
                 said.insert("register".into(), json!(rule.register()));
             }
-            let registers = table.arch().slot_registers().iter();
+            let registers = table.arch().slot_registers().iter().chain(table.arch().convention_registers());
             let of = |register: &u8| place(slots.of(table.arch(), *register).expect("it has a slot"));
             said.insert("slots".into(), registers.map(|register| (register.to_string(), of(register))).collect());
         }
@@ -131,17 +132,35 @@ fn go_runtime(table: &Table<'_>) -> Value {
         "sched_bp": g.sched_bp, "curg": go.curg, "switches": switches, "c_calls": c_calls})
 }
 
+/// Tables of programs for Windows and macOS, whose sources of rules and sections others have not.
+fn image_tables(directory: &Path) -> impl Iterator<Item = (String, Vec<u8>)> {
+    let platforms = [
+        &images::WINDOWS_X64,
+        &images::WINDOWS_X64_GCC,
+        &images::WINDOWS_ARM64,
+        &images::MACOS_ARM64,
+        &images::MACOS_X86_64,
+    ];
+    platforms.into_iter().filter_map(move |platform| {
+        let path = images::build(platform, &["-O2"], directory).map_err(|tool| elf::skip(tool, "not found")).ok()?;
+        let bytes = std::fs::read(path).expect("what was linked");
+        Some((platform.name.to_owned(), Image::read(&bytes).compile().bytes))
+    })
+}
+
 fn tables(directory: &Path) -> impl Iterator<Item = (String, PathBuf, Vec<u8>)> {
     let file = directory.join("table.uwt");
     let go = go_program(directory).map(|path| ("go", path));
-    files().chain(go).filter_map(move |(package, path)| {
+    let of_files = files().chain(go).filter_map(move |(package, path)| {
         let Some(binary) = Binary::read(&path) else {
             elf::skip(package, &format!("{} is not there", path.display()));
             return None;
         };
-        let bytes = binary.compile().bytes;
+        Some((path.display().to_string(), binary.compile().bytes))
+    });
+    of_files.chain(image_tables(directory)).map(move |(name, bytes)| {
         std::fs::write(&file, &bytes).expect("a file");
-        Some((path.display().to_string(), file.clone(), bytes))
+        (name, file.clone(), bytes)
     })
 }
 
@@ -195,6 +214,9 @@ fn a_reader_made_from_the_documentation_gives_the_same_rule_at_every_row_and_add
         assert_eq!(header["reasons"], json!(reasons), "{path}");
         assert_eq!(header["go_runtime"].is_null(), !path.ends_with("/go"), "{path}");
         assert_eq!(dumped.len(), rows.len(), "{path}");
+        // The section of convention slots is there to be read.
+        let has_saved_rsi = dumped.iter().any(|row| row["slots"]["4"].is_number());
+        assert_eq!(has_saved_rsi, path.starts_with("Windows x64"), "{path}");
         for (found, (rva, rule, slots)) in dumped.iter().zip(&rows) {
             let mut expected = described(&table, *rva, *rule, *slots);
             expected.as_object_mut().expect("fields").insert("rva".into(), json!(rva.0));
