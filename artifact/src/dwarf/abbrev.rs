@@ -44,9 +44,9 @@ pub(crate) struct Abbreviation {
     pub(crate) tag: DwTag,
     pub(crate) role: Role,
     pub(crate) has_children: bool,
-    /// Entries have ranges of addresses.
+    /// Entries are of functions and have ranges of addresses.
     pub(crate) has_ranges: bool,
-    /// Entries have a name of their own.
+    /// Entries are of functions and have a name of their own.
     pub(crate) has_name: bool,
     /// Entries define a function whose symbol, if it has one, is its name: as C has them, and static functions of C++.
     /// Inline functions of headers are none, as others define them again.
@@ -232,8 +232,8 @@ impl Abbreviations {
         let role = role(tag);
         let is_needed = role != Role::Other || is_unit(tag);
         let (first_attribute, first_step) = (self.attributes.len(), self.steps.len());
-        let (mut has_ranges, mut has_name, mut ends_with_sibling) = (false, false, false);
-        let (mut defines_by_name, mut is_external, mut is_inlined) = (role == Role::Subprogram, false, false);
+        let mut function = FunctionAttributes::default();
+        let mut ends_with_sibling = false;
         // Bytes of values that stand together, passed over at once.
         let mut bytes = 0_u32;
         loop {
@@ -245,21 +245,13 @@ impl Abbreviations {
             // Names beyond 16 bits are nothing that we know.
             let name = DwAt(u16::try_from(name).unwrap_or(0));
             let constant = if form == gimli::DW_FORM_implicit_const { cursor.sleb()? } else { 0 };
-            has_ranges |= name == gimli::DW_AT_low_pc || name == gimli::DW_AT_ranges;
-            has_name |= name == gimli::DW_AT_name;
-            match name {
-                gimli::DW_AT_declaration | gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
-                    defines_by_name = false;
-                }
-                gimli::DW_AT_external => is_external = true,
-                // Compilers that write the value here say of 1 that the source does not ask for it. (DWARF 5, 3.3.8.1)
-                gimli::DW_AT_inline if constant == i64::from(gimli::DW_INL_inlined.0) => is_inlined = true,
-                gimli::DW_AT_inline => defines_by_name = false,
-                _ => {}
-            }
             ends_with_sibling = name == gimli::DW_AT_sibling && form == gimli::DW_FORM_ref4;
+            // Most entries are none of these.
             if is_needed {
                 self.attributes.push(Attribute { name, form, constant });
+                if role == Role::Subprogram {
+                    function.note(name, constant);
+                }
             }
             match forms.get(form) {
                 Step::Bytes(more) => bytes = bytes.saturating_add(more),
@@ -279,14 +271,46 @@ impl Abbreviations {
             tag,
             role,
             has_children,
-            has_ranges,
-            has_name,
-            defines_by_name: defines_by_name && has_name && !(is_external && is_inlined),
+            has_ranges: function.has_ranges,
+            has_name: function.has_name,
+            defines_by_name: function.defines_by_name(),
             ends_with_sibling,
             is_closed: is_closed(tag),
             attributes: Span::since(first_attribute, &self.attributes)?,
             steps: Span::since(first_step, &self.steps)?,
         })
+    }
+}
+
+/// What the attributes of functions' entries are.
+#[derive(Default)]
+struct FunctionAttributes {
+    has_ranges: bool,
+    has_name: bool,
+    /// Declared alone, with a symbol that is not the name, or asked for as inline.
+    is_known_otherwise: bool,
+    is_external: bool,
+    is_inlined: bool,
+}
+
+impl FunctionAttributes {
+    fn note(&mut self, name: DwAt, constant: i64) {
+        match name {
+            gimli::DW_AT_low_pc | gimli::DW_AT_ranges => self.has_ranges = true,
+            gimli::DW_AT_name => self.has_name = true,
+            gimli::DW_AT_declaration | gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name => {
+                self.is_known_otherwise = true;
+            }
+            gimli::DW_AT_external => self.is_external = true,
+            // Compilers that write the value here say of 1 that the source does not ask for it. (DWARF 5, 3.3.8.1)
+            gimli::DW_AT_inline if constant == i64::from(gimli::DW_INL_inlined.0) => self.is_inlined = true,
+            gimli::DW_AT_inline => self.is_known_otherwise = true,
+            _ => {}
+        }
+    }
+
+    fn defines_by_name(&self) -> bool {
+        self.has_name && !self.is_known_otherwise && !(self.is_external && self.is_inlined)
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Chains {
     function: u32,
     /// Offsets of the function's name and symbol.
     names: (u32, u32),
+    /// The last context of the function's own code.
+    own: Option<Told>,
     identities: Vec<Option<Identity>>,
     /// By place and caller, and by the call's line and column; [`NO_CALLER`] for the function's own.
     context_numbers: HashMap<[u64; 2], u32>,
@@ -50,6 +52,13 @@ const NO_CALLER: u32 = u32::MAX;
 /// Where code was inlined: the caller's context, line and column. `None`: nowhere, it is the function's own.
 type Call = Option<(u32, u32, u32)>;
 
+/// A context that was given to code in a file.
+#[derive(Clone, Copy)]
+struct Told {
+    file: u32,
+    context: u32,
+}
+
 /// An inlined call of the input, as far as the table knows it.
 #[derive(Clone, Copy)]
 struct Identity {
@@ -57,6 +66,8 @@ struct Identity {
     symbol: u32,
     call: Call,
     depth: u32,
+    /// The last context of its code.
+    told: Option<Told>,
 }
 
 /// What cannot be written, of a function that the caller knows.
@@ -145,6 +156,7 @@ impl Chains {
     ) -> Result<(), WriteError> {
         self.function = number;
         self.names = (names.offset(function.name)?, names.offset(function.symbol)?);
+        self.own = None;
         self.identities.clear();
         self.identities.resize(function.inlines.len(), None);
         if self.context_numbers.capacity() > SMALL_FUNCTION {
@@ -205,7 +217,7 @@ impl Chains {
             let call = Some((caller, inline.call_line, inline.call_column));
             let (name, symbol) = (names.offset(inline.name)?, names.offset(inline.symbol)?);
             if let Some(slot) = self.identities.get_mut(number as usize) {
-                *slot = Some(Identity { name, symbol, call, depth });
+                *slot = Some(Identity { name, symbol, call, depth, told: None });
             }
         }
         Ok(())
@@ -216,13 +228,17 @@ impl Chains {
     }
 
     fn context(&mut self, inline: u32, file: u32) -> Result<u32, Fault> {
-        let ((name, symbol), call) = match inline {
-            NO_INLINE => (self.names, None),
+        let ((name, symbol), call, told) = match inline {
+            NO_INLINE => (self.names, None, self.own),
             inline => match self.identity(inline) {
-                Some(identity) => ((identity.name, identity.symbol), identity.call),
+                Some(identity) => ((identity.name, identity.symbol), identity.call, identity.told),
                 None => return Err(Fault::Rule("rows in inlined calls that exist")),
             },
         };
+        // Code of a call comes back after that of calls within it, nearly always in the same file: the maps are large.
+        if let Some(told) = told.filter(|told| told.file == file) {
+            return Ok(told.context);
+        }
         let place = self.place(name, symbol, file)?;
         // A row codes a context as its number plus one in 32 bits.
         let next = number(self.contexts.len() + 1, "contexts")? - 1;
@@ -236,6 +252,11 @@ impl Chains {
                 Some((caller, line, column)) => (next - caller, line, column),
             };
             self.contexts.push(PendingContext { place, distance, value, column });
+        }
+        let told = Some(Told { file, context });
+        match self.identities.get_mut(inline as usize) {
+            Some(Some(identity)) => identity.told = told,
+            _ => self.own = told,
         }
         Ok(context)
     }
