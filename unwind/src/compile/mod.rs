@@ -11,6 +11,7 @@ mod fdes;
 mod follow;
 mod functions;
 mod go;
+mod input;
 mod kept_offset;
 mod layout;
 mod mips;
@@ -23,6 +24,7 @@ mod pdr;
 mod pieces;
 mod plt;
 mod programs;
+mod report;
 #[cfg(feature = "compile")]
 mod retpoline;
 mod rules;
@@ -37,18 +39,14 @@ mod write;
 mod x86;
 
 use alloc::borrow::Cow;
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
-use core::fmt;
 use core::ops::Range;
 
 use gimli::BaseAddresses;
-use symseal_module::{DebugId, Svma};
 
 use crate::arch::Arch;
-use crate::goroutine::GoRuntime;
 use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
 use eval::{Evaluator, expected_rows};
@@ -60,303 +58,11 @@ use rules::Rules;
 pub use coroutines::{COROUTINE_NAMES, LOCATION_SECTIONS, coroutines, names_coroutines};
 pub use debug_info::DEBUG_INFO_SECTIONS;
 pub use go::go_runtime;
+pub use input::{Bases, Input, Plt};
 #[cfg(feature = "compile")]
 pub use orc::Orc;
+pub use report::{CompileError, Compiled, MAX_REASONS, MAX_UNSUPPORTED_LISTED, OTHER_REASONS, Report, Unsupported};
 pub use tasks::{TASK_NAMES, names_tasks, tasks};
-
-/// What a table is made of. Addresses are stated ones (svma).
-#[derive(Debug, Clone)]
-pub struct Input<'a> {
-    /// The processor of the binary.
-    pub arch: Arch,
-    /// The module's identity.
-    pub debug_id: &'a DebugId,
-    /// The module's image base.
-    pub image_base: Svma,
-    /// Ranges that hold code. What call frame information says of other addresses is left out and counted.
-    pub text: &'a [Range<u64>],
-    /// Address and bytes of `.eh_frame`.
-    pub eh_frame: Option<(u64, &'a [u8])>,
-    /// Address and bytes of `.eh_frame_hdr`; used to find entries where `.eh_frame` itself is damaged.
-    pub eh_frame_hdr: Option<(u64, &'a [u8])>,
-    /// Address (0 for a section that is not loaded) and decompressed bytes of `.debug_frame`. It fills what `.eh_frame` leaves open.
-    pub debug_frame: Option<(u64, &'a [u8])>,
-    /// Decompressed bytes of `.pdr`, the procedure descriptors of 32-bit MIPS. Together with the code they fill what call frame
-    /// information leaves open.
-    pub pdr: Option<&'a [u8]>,
-    /// Address and bytes of the exception directory of a Windows module (`.pdata`).
-    #[cfg(feature = "compile")]
-    pub pdata: Option<(u64, &'a [u8])>,
-    /// Whether functions keep the registers of the System V ABI although there is an exception directory: in images that .NET's ahead-of-time compilers make for other systems
-    /// than Windows.
-    #[cfg(feature = "compile")]
-    pub is_system_v: bool,
-    /// The two sections of a kernel's ORC tables. They say more than `.debug_frame` does where stacks change and processes enter.
-    #[cfg(feature = "compile")]
-    pub orc: Option<Orc<'a>>,
-    /// Address and bytes of `__unwind_info` of a Mach-O module.
-    #[cfg(feature = "compile")]
-    pub unwind_info: Option<(u64, &'a [u8])>,
-    /// Address and bytes of `.ARM.exidx`, the index table of 32-bit ARM.
-    pub exidx: Option<(u64, &'a [u8])>,
-    /// Address and bytes of `.gopclntab`, the table of functions of a Go program.
-    pub pclntab: Option<(u64, &'a [u8])>,
-    /// What [`go_runtime`] found in a Go program: the table keeps it.
-    pub go_runtime: Option<&'a GoRuntime<Svma>>,
-    /// What [`tasks`] found in a Rust program: the table keeps it.
-    pub tasks: Option<&'a [u8]>,
-    /// What [`coroutines`] found in a C++ program: the table keeps it.
-    pub coroutines: Option<&'a [u8]>,
-    /// Whether there is a `.sframe` section. This version does not read it, and says so where nothing else speaks of the module.
-    pub has_sframe: bool,
-    /// Addresses and bytes of everything that a process has of the file, code included; the exception directory and the index table lead there. May be
-    /// empty where there is none.
-    pub loaded: &'a [(u64, &'a [u8])],
-    /// Where functions begin, from the symbol tables, in any order. On 32-bit MIPS, 32-bit ARM and RISC-V, code that no
-    /// section speaks for is followed from there; on ARM bit 0 says that Thumb instructions are there. May be empty.
-    pub functions: &'a [u64],
-    /// Procedure linkage tables, from the section headers.
-    pub plt: &'a [Plt<'a>],
-    /// Addresses and bytes of the code by section, in which signal trampolines without call frame information are looked for, and by
-    /// which padding between functions and start-up code are known, and that `.pdr` speaks of. May be empty.
-    pub code: &'a [(u64, &'a [u8])],
-    /// The code was made at run time, and its call frame information is what a JIT compiler gave (GDB's JIT interface, jitdump).
-    pub is_jit: bool,
-    /// SHA-256 of the file that all this came from.
-    pub source_sha256: [u8; 32],
-    /// The producer's name and version.
-    pub producer: &'a str,
-    /// What pointer encodings relative to other sections are resolved with.
-    pub bases: Bases,
-}
-
-impl<'a> Input<'a> {
-    /// Of a module of which nothing else is known.
-    pub fn of(arch: Arch, debug_id: &'a DebugId) -> Self {
-        Self {
-            arch,
-            debug_id,
-            image_base: Svma(0),
-            text: &[],
-            eh_frame: None,
-            eh_frame_hdr: None,
-            debug_frame: None,
-            pdr: None,
-            #[cfg(feature = "compile")]
-            pdata: None,
-            #[cfg(feature = "compile")]
-            is_system_v: false,
-            #[cfg(feature = "compile")]
-            orc: None,
-            #[cfg(feature = "compile")]
-            unwind_info: None,
-            exidx: None,
-            pclntab: None,
-            go_runtime: None,
-            tasks: None,
-            coroutines: None,
-            has_sframe: false,
-            loaded: &[],
-            functions: &[],
-            plt: &[],
-            code: &[],
-            is_jit: false,
-            source_sha256: [0; 32],
-            producer: "",
-            bases: Bases::default(),
-        }
-    }
-}
-
-impl<'a> Input<'a> {
-    /// Registers that the module's functions keep beyond those of the processor's usual convention.
-    fn convention_registers(&self) -> &'static [u8] {
-        #[cfg(feature = "compile")]
-        if self.pdata.is_some() && !self.is_system_v {
-            return self.arch.convention_registers();
-        }
-        &[]
-    }
-
-    /// Whether the module's functions are described by compact unwind information.
-    fn has_compact_unwind(&self) -> bool {
-        #[cfg(feature = "compile")]
-        return self.unwind_info.is_some();
-        #[cfg(not(feature = "compile"))]
-        return false;
-    }
-
-    /// What the file has of a function: fewer bytes than the range where its section ends before.
-    fn code_of(&self, range: &Range<u64>) -> Option<&'a [u8]> {
-        self.code.iter().find_map(|(start, bytes)| {
-            let from = usize::try_from(range.start.checked_sub(*start)?).ok()?;
-            let length = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
-            bytes.get(from..).map(|bytes| bytes.get(..length).unwrap_or(bytes)).filter(|bytes| !bytes.is_empty())
-        })
-    }
-}
-
-/// Section addresses (svma) that pointer encodings may be relative to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Bases {
-    /// `.text`.
-    pub text: Option<u64>,
-    /// `.got`.
-    pub got: Option<u64>,
-}
-
-/// A section of procedure linkage table entries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plt<'a> {
-    /// Its addresses.
-    pub range: Range<u64>,
-    /// Bytes of an entry (`sh_entsize`); 0 where the header does not say.
-    pub entry_size: u64,
-    /// Its bytes. Empty if not at hand; then only call frame information can give its rules.
-    pub bytes: &'a [u8],
-}
-
-/// A finished table.
-#[derive(Debug, Clone)]
-pub struct Compiled {
-    /// The `.uwt` file.
-    pub bytes: Vec<u8>,
-    /// What went into it and what did not.
-    pub report: Report,
-}
-
-/// What the compiler made of its input. What it could not express is counted here and marked in the table.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Frame description entries found.
-    pub fdes: usize,
-    /// Of these, from `.debug_frame`.
-    pub debug_frame_fdes: usize,
-    /// Entries for addresses that hold no code, such as those of discarded functions.
-    pub fdes_outside_text: usize,
-    /// Entries of which another one covers a part; the one that starts first, and of these the longest, counts.
-    pub fdes_overlapping: usize,
-    /// Zero terminators before the end of a section.
-    pub terminators_in_the_middle: usize,
-    /// Places where a section could not be read on.
-    pub damaged_entries: usize,
-    /// Rows in the table.
-    pub rows: usize,
-    /// Distinct rules in the table.
-    pub rules: usize,
-    /// Programs for expressions that no plain rule covers.
-    pub programs: usize,
-    /// Bytes of code.
-    pub text_bytes: u64,
-    /// Bytes of code with a rule that can be carried out or says that there is no caller.
-    pub covered_bytes: u64,
-    /// Rows of call frame information that this format does not express, or that could not be read: marked in the table as
-    /// unsupported. At most [`MAX_UNSUPPORTED_LISTED`] are listed.
-    pub unsupported: Vec<Unsupported>,
-    /// All of them.
-    pub unsupported_count: usize,
-    /// How many of them for which reason. Beyond [`MAX_REASONS`] kinds, those that are left count as [`OTHER_REASONS`].
-    pub unsupported_reasons: BTreeMap<String, usize>,
-    /// Saved registers of rows whose place this format does not express: marked as unknown in the table.
-    pub unknown_registers: usize,
-    /// Signal trampolines that were known by their instructions.
-    pub trampolines: usize,
-    /// Records of `.pdr` for code that nothing else speaks for.
-    pub pdr_records: usize,
-    /// Entries of the exception directory or of compact unwind information.
-    pub unwind_entries: usize,
-    /// Of these, without any code.
-    pub entries_outside_text: usize,
-    /// Whether the table says what leads from the stack of a thread to its goroutine.
-    pub has_go_runtime: bool,
-    /// Whether the table says what leads from a task to the one that waits for it.
-    pub has_tasks: bool,
-    /// Whether the table says what leads from coroutines to those that wait.
-    pub has_coroutines: bool,
-    /// Functions whose instructions could not be followed to rules, in part or at all, by reason.
-    pub unfollowed: BTreeMap<String, usize>,
-    /// Where they are. At most [`MAX_UNSUPPORTED_LISTED`] are listed.
-    pub unfollowed_functions: Vec<Unsupported>,
-    /// Why saved registers are marked as unknown: how many rows for which reason. Beyond [`MAX_REASONS`] kinds, those that are left count as
-    /// [`OTHER_REASONS`].
-    pub unknown_register_reasons: BTreeMap<String, usize>,
-}
-
-/// More entries of [`Report::unsupported`] would help nobody.
-pub const MAX_UNSUPPORTED_LISTED: usize = 1000;
-
-/// More kinds of [`Report::unsupported_reasons`] would help nobody.
-pub const MAX_REASONS: usize = 64;
-
-/// Stands for the reasons beyond [`MAX_REASONS`].
-pub const OTHER_REASONS: &str = "other reasons";
-
-impl Report {
-    fn count_reason(&mut self, reason: &str) {
-        count(&mut self.unsupported_reasons, reason);
-    }
-
-    fn count_unknown_register(&mut self, reason: &str) {
-        count(&mut self.unknown_register_reasons, reason);
-    }
-
-    /// Counts a function of which not everything is known. `range` is where it is, if that can be told.
-    fn count_unfollowed(&mut self, range: Option<Range<u64>>, reason: &str) {
-        count(&mut self.unfollowed, reason);
-        if let Some(range) = range.filter(|_| self.unfollowed_functions.len() < MAX_UNSUPPORTED_LISTED) {
-            self.unfollowed_functions.push(Unsupported { range, reason: String::from(reason) });
-        }
-    }
-}
-
-fn count(reasons: &mut BTreeMap<String, usize>, reason: &str) {
-    let is_kept = reasons.len() < MAX_REASONS || reasons.contains_key(reason);
-    let reason = if is_kept { reason } else { OTHER_REASONS };
-    match reasons.get_mut(reason) {
-        Some(count) => *count += 1,
-        None => drop(reasons.insert(String::from(reason), 1)),
-    }
-}
-
-/// A range of code whose rule could not be compiled.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unsupported {
-    /// The addresses (svma).
-    pub range: Range<u64>,
-    /// Why.
-    pub reason: String,
-}
-
-/// Why no table could be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CompileError {
-    /// There is no code to describe.
-    NoText,
-    /// The code spans more than [`MAX_TEXT_SPAN`](crate::format::MAX_TEXT_SPAN) bytes, or lies below the image base.
-    TextSpan {
-        /// Lowest address.
-        start: u64,
-        /// End of the highest range.
-        end: u64,
-    },
-    /// More rules than can be numbered.
-    TooManyRules,
-}
-
-impl fmt::Display for CompileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("unwind table: ")?;
-        match self {
-            Self::NoText => f.write_str("expected at least one range of code, found none"),
-            Self::TextSpan { start, end } => {
-                write!(f, "expected code within 2 GiB above the image base, found {start:#x} to {end:#x}")
-            }
-            Self::TooManyRules => f.write_str("expected at most 65536 distinct rules, found more"),
-        }
-    }
-}
-
-impl core::error::Error for CompileError {}
 
 /// Makes the table of one module. The same input gives the same bytes.
 ///
