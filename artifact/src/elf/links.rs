@@ -1,12 +1,15 @@
 //! Sections that name another file.
 
+use super::gabi::SHF_COMPRESSED;
 use super::headers::Elf;
 use crate::cursor::{Cursor, Damaged, Result};
 use crate::object_file::{DebugAltLink, DebugLink};
 
 /// `.gnu_debuglink`, where the debug file is by name.
 pub(crate) fn debug_link<'d>(elf: &Elf<'d>) -> Option<DebugLink<'d>> {
-    DebugLink::read(elf.fields(elf.section(b".gnu_debuglink")?.bytes))
+    // Debuggers read the bytes as they are: compressed they name nothing.
+    let section = elf.section(b".gnu_debuglink").filter(|section| section.flags & SHF_COMPRESSED == 0)?;
+    DebugLink::read(elf.fields(section.bytes))
 }
 
 /// The supplementary file, by either name.

@@ -1,7 +1,7 @@
 //! Universal files: several Mach-O files in one, each for a processor. (`mach-o/fat.h`)
 
 use super::headers::Macho;
-use super::loader::{FAT_MAGIC, FAT_MAGIC_64};
+use super::loader::{CPU_SUBTYPE_MASK, FAT_MAGIC, FAT_MAGIC_64};
 use super::processor::slice_name;
 use crate::ArtifactError;
 use crate::error::malformed;
@@ -42,7 +42,9 @@ pub(crate) fn slices(data: &[u8]) -> Result<Vec<Macho<'_>>, ArtifactError> {
         }
         let in_slice = |error| ArtifactError::Slice { name: name.clone(), error: Box::new(error) };
         let slice = Macho::parse(bytes).map_err(in_slice)?;
-        if (slice.cpu, slice.cpu_subtype) != cpu {
+        // The upper byte says what the slice can do, and some tables leave it out.
+        let kind = |(cpu, subtype): (u32, u32)| (cpu, subtype & !CPU_SUBTYPE_MASK);
+        if kind((slice.cpu, slice.cpu_subtype)) != kind(cpu) {
             let found = slice_name(slice.cpu, slice.cpu_subtype);
             return Err(in_slice(malformed("Mach-O header", "the processor of the table of slices", found)));
         }

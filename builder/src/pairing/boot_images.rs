@@ -1,10 +1,10 @@
 //! Boot images for another machine with the debug id of the program that they hold.
 //!
 //! Xen is started as a program of 32 bits that holds the hypervisor, under the hypervisor's own build-id. The module is that of the machine whose file tells a
-//! debugger most, of several such of the largest; a binary of another machine that loads its code, byte for byte, is left out for it. Any other file of
+//! debugger most, of several such of the largest; an ELF binary of the same machine with words of 32 bits that loads its code, byte for byte, is left out for it. Any other file of
 //! another machine stays: one id was given to two programs, and they contradict each other.
 
-use symseal_artifact::Arch;
+use symseal_artifact::{Arch, Format};
 use symseal_bundle::LayoutDir;
 
 use super::Part;
@@ -22,7 +22,7 @@ pub(super) fn without_boot_images(
     let Some(chosen) = all().filter(|part| arch(part).is_some()).max_by_key(|part| rank(part)).copied() else {
         return Ok(());
     };
-    let is_other = |part: &Part<'_>| arch(part).is_some_and(|other| Some(other) != arch(&chosen));
+    let is_other = |part: &Part<'_>| is_started_as(arch(part), arch(&chosen)) && is_elf(part);
     if !group.binaries.iter().any(is_other) {
         return Ok(());
     }
@@ -41,6 +41,15 @@ pub(super) fn without_boot_images(
     }
     group.binaries.extend(kept);
     Ok(())
+}
+
+/// Whether programs of the second processor are started as ones of the first, which is the same one with words of 32 bits.
+fn is_started_as(image: Option<Arch>, program: Option<Arch>) -> bool {
+    matches!((image, program), (Some(Arch::X86), Some(Arch::X86_64)) | (Some(Arch::Arm), Some(Arch::Aarch64)))
+}
+
+fn is_elf(part: &Part<'_>) -> bool {
+    part.object().is_some_and(|object| object.format == Format::Elf)
 }
 
 fn arch(part: &Part<'_>) -> Option<Arch> {

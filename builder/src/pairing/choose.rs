@@ -65,11 +65,12 @@ pub(super) fn choose<'f>(
         } else if same_code && is_in_universal(binary, other) {
             superseded.push(instead(other, binary, "the same slice in another file"));
         } else if same_code {
-            superseded.push(instead(
-                other,
-                binary,
-                "the same code in a larger file, with more in it or packed otherwise",
-            ));
+            let is_larger = other.file.measured.size < binary.file.measured.size;
+            let rule = match is_larger {
+                true => "the same code in a larger file, with more in it or packed otherwise",
+                false => "the same code in a file of the same size, which differs elsewhere",
+            };
+            superseded.push(instead(other, binary, rule));
         } else if is_hash_of_code(binary) && is_hash_of_code(other) {
             mismatches.push(twin(id, binary, other));
         } else {
@@ -167,10 +168,22 @@ fn of_other_functions(
     }))
 }
 
-/// What contradicts that a debug file is the binary's: a section of code that both have, at other addresses or of another size. (eu-unstrip
-/// looks at the same.)
+/// What contradicts that a debug file is the binary's: another processor, or a section of code that both have, at other addresses or of another
+/// size. (eu-unstrip looks at the same.)
 fn of_another_build(id: &DebugId, binary: Part<'_>, debug: Part<'_>) -> Option<Mismatch> {
     let (of_binary, of_debug) = (binary.object()?, debug.object()?);
+    let side = |part: Part<'_>| Side { place: part.file.place.clone(), debug_id: Some(id.clone()) };
+    let mismatch = |expected, found| Mismatch {
+        binary: side(binary),
+        debug_file: side(debug),
+        named_by: NamedBy::DebugId,
+        expected,
+        found,
+    };
+    if of_binary.arch != of_debug.arch {
+        let [expected, found] = [of_binary, of_debug].map(|object| format!("a file for {}", object.arch));
+        return Some(mismatch(expected, found));
+    }
     let differs = of_binary.code.iter().find_map(|(name, svma)| {
         // Of sections with one name nobody knows which is which.
         let mut same = of_debug.code.iter().filter(|(other, _)| other == name);
@@ -179,18 +192,11 @@ fn of_another_build(id: &DebugId, binary: Part<'_>, debug: Part<'_>) -> Option<M
         (alone && found != svma).then_some((name, svma, found))
     });
     let (name, expected, found) = differs?;
-    let side = |part: Part<'_>| Side { place: part.file.place.clone(), debug_id: Some(id.clone()) };
     let section = |svma: &std::ops::Range<u64>| {
         let name = symseal_artifact::escaped(name);
         format!("section {name} at {:#x}, {:#x} bytes", svma.start, svma.end.saturating_sub(svma.start))
     };
-    Some(Mismatch {
-        binary: side(binary),
-        debug_file: side(debug),
-        named_by: NamedBy::DebugId,
-        expected: section(expected),
-        found: section(found),
-    })
+    Some(mismatch(section(expected), section(found)))
 }
 
 /// Without an id of a linker.
@@ -205,7 +211,7 @@ fn twin(id: &DebugId, binary: Part<'_>, other: Part<'_>) -> Mismatch {
     Mismatch {
         binary: side(binary),
         debug_file: side(other),
-        named_by: NamedBy::DebugId,
+        named_by: NamedBy::TextHash,
         expected: "the same data, as their id is a hash of the same code (link with --build-id or /DEBUG)".to_owned(),
         found: "other data: it is another program, and left out".to_owned(),
     }

@@ -62,6 +62,8 @@ pub enum NamedBy {
     FileName,
     /// It has the binary's id.
     DebugId,
+    /// It is another program with the same code, of which their ids are made; no debug file.
+    TextHash,
 }
 
 impl NamedBy {
@@ -75,6 +77,7 @@ impl NamedBy {
             Self::DsymName => "dsym-name",
             Self::FileName => "file-name",
             Self::DebugId => "debug-id",
+            Self::TextHash => "text-hash",
         }
     }
 }

@@ -145,10 +145,22 @@ impl DebugFiles {
 
     /// The files with different bytes that answer for a key in a scope, the best first and at most so many.
     pub(crate) fn find_several(&self, scope: &Scope, key: &Key, kind: FileKind, at_most: usize) -> Vec<Candidate> {
+        self.find_several_called(scope, key, kind, at_most, |_| true)
+    }
+
+    /// The same of those whose own name is one that is asked for.
+    pub(crate) fn find_several_called(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        kind: FileKind,
+        at_most: usize,
+        is_called: impl Fn(&str) -> bool,
+    ) -> Vec<Candidate> {
         let key = key.to_bytes();
         let (shown, kind) = (self.shown.load(), kind_code(kind));
-        let mut all: Vec<_> =
-            shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope, &shown.taken_down)).collect();
+        let found = shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope, &shown.taken_down));
+        let mut all: Vec<_> = found.filter(|found| is_called(found.file())).collect();
         all.sort_by(layer::Found::preferred);
         let mut several: Vec<Candidate> = Vec::new();
         for candidate in all.iter().filter_map(layer::Found::to_candidate) {

@@ -19,7 +19,7 @@ pub(crate) use plain::{not_found, plain, refused_method};
 pub(crate) use tree_file::{tree_copy, tree_file, tree_part};
 pub(crate) use trouble::{told_of_database, told_of_storage};
 pub(crate) use upstream_file::{unavailable, upstream_file};
-pub(crate) use whole_file::whole_file;
+pub(crate) use whole_file::{first_there, whole_file};
 
 /// `Cache-Control` of what is named by its content: it never changes.
 pub(crate) const IMMUTABLE: &str = "public, max-age=31536000, immutable";

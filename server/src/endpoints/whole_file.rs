@@ -1,5 +1,7 @@
 //! A whole blob as an answer of the endpoints that debuggers ask.
 
+use std::io;
+
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::response::Response;
 use base64::Engine as _;
@@ -8,36 +10,62 @@ use base64::engine::general_purpose::STANDARD;
 use super::BY_ID;
 use crate::app::App;
 use crate::blobs::{BlobDigest, OpenBlob};
+use crate::debug_files::Candidate;
 use crate::http::{FileAnswer, Source, accepted_coding, break_connection, file_response, names_tag};
 
 /// The digest of the whole file (RFC 9530).
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// GET or HEAD of a blob that is known. One that cannot be read at this moment breaks the connection: debuggers keep an error as
-/// "there is nothing", and try a broken connection again.
+/// The candidates of one key that are looked at for one whose blob is there.
+const MOST_CANDIDATES: usize = 8;
+
+/// The bytes of `best`, or where its blob is lost those of the first of `others` whose blob is not: what one owner lost another may have.
+///
+/// # Errors
+/// What is known cannot be read at this moment. The answer breaks the connection: debuggers keep an error as "there is nothing", and try a
+/// broken connection again.
+pub(crate) async fn first_there(
+    app: &App,
+    best: Candidate,
+    others: impl FnOnce(usize) -> Vec<Candidate>,
+) -> Result<(Candidate, Source), Response> {
+    let broken = |candidate: &Candidate, error: &io::Error| break_connection(&format!("{}: {error}", candidate.digest));
+    let lost = match source(app, &best.digest).await {
+        Ok(source) => return Ok((best, source)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+        Err(error) => return Err(broken(&best, &error)),
+    };
+    for other in others(MOST_CANDIDATES).into_iter().filter(|other| other.digest != best.digest) {
+        match source(app, &other.digest).await {
+            Ok(source) => {
+                tracing::warn!(lost = %best.digest, answers = %other.digest, "a file is missing, and another of its debug id answers");
+                return Ok((other, source));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(broken(&other, &error)),
+        }
+    }
+    Err(broken(&best, &lost))
+}
+
+async fn source(app: &App, digest: &BlobDigest) -> io::Result<Source> {
+    if let Some(mapped) = app.blobs.mapped(digest) {
+        return Ok(Source::Map(mapped));
+    }
+    app.blobs.bring(digest).await?;
+    let (blobs, wanted) = (app.blobs.clone(), digest.clone());
+    app.pool.run(move || Source::of(&blobs, &wanted)).await.map_err(io::Error::other)?
+}
+
+/// GET or HEAD of a blob.
 ///
 /// A client that takes compressed bytes gets them where they are made already and are worth it.
 pub(crate) async fn whole_file(
     app: &App,
-    method: &Method,
-    request: &HeaderMap,
-    digest: &BlobDigest,
+    (method, request): (&Method, &HeaderMap),
+    (digest, source): (&BlobDigest, Source),
     more: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
 ) -> Response {
-    let source = match app.blobs.mapped(digest) {
-        Some(mapped) => Source::Map(mapped),
-        None => {
-            if let Err(error) = app.blobs.bring(digest).await {
-                return break_connection(&format!("{digest}: {error}"));
-            }
-            let (blobs, wanted) = (app.blobs.clone(), digest.clone());
-            match app.pool.run(move || Source::of(&blobs, &wanted)).await {
-                Ok(Ok(source)) => source,
-                Ok(Err(error)) => return break_connection(&format!("{digest}: {error}")),
-                Err(error) => return break_connection(&error.to_string()),
-            }
-        }
-    };
     let mut headers = vec![
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
         (header::CACHE_CONTROL, HeaderValue::from_static(BY_ID)),

@@ -371,6 +371,34 @@ async fn a_file_that_is_known_and_cannot_be_read_breaks_the_connection() {
     assert_eq!(fixture.get("/").await.status(), StatusCode::OK);
 }
 
+/// Whichever of the two is the better one, the other answers where that is lost.
+#[tokio::test]
+async fn a_file_that_is_lost_does_not_hide_another_of_its_id() {
+    if !has("cc") {
+        return;
+    }
+    for is_first_lost in [true, false] {
+        let fixture = Fixture::new().await;
+        let root = fixture.root.path();
+        let files = [
+            compile(root, "first", "abcdef01", &["-g"]),
+            compile(root, "second", "abcdef01", &["-g", "-O2", "-DMORE=1"]),
+        ];
+        let bytes = files.each_ref().map(|file| std::fs::read(file).unwrap());
+        assert!(bytes[0] != bytes[1]);
+        publish(&fixture.server, root, "1", &[&files[0]]).await;
+        publish(&fixture.server, root, "2", &[&files[1]]).await;
+        let (lost, left) = if is_first_lost { (&bytes[0], &bytes[1]) } else { (&bytes[1], &bytes[0]) };
+        let hex = Digest::of(lost).hex();
+        std::fs::remove_file(root.join("data/blobs/sha256").join(&hex[..2]).join(&hex)).unwrap();
+        for kind in ["debuginfo", "executable"] {
+            let answer = fixture.get(&format!("/buildid/abcdef01/{kind}")).await;
+            assert_eq!(answer.status(), StatusCode::OK);
+            assert!(answer.bytes().await.unwrap() == *left, "{kind}, {is_first_lost}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_ids_of_a_bundle_that_was_deleted_are_forgotten_and_its_bytes_collected() {
     if !has("cc") {

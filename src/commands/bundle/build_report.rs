@@ -1,6 +1,8 @@
 //! The report of a build, for people.
 
-use symseal_builder::{BuildReport, InputReport, ModuleReport, SkippedPlaces, SourcesReport, UnwindTotals};
+use std::collections::BTreeMap;
+
+use symseal_builder::{BuildReport, InputReport, ModuleReport, NamedBy, SkippedPlaces, SourcesReport, UnwindTotals};
 use symseal_bundle::DebugInfo;
 use symseal_module::DebugId;
 
@@ -49,33 +51,48 @@ fn made_of(id_kind: &str) -> &'static str {
     }
 }
 
-/// What the builder could not do, so that nobody takes it for done.
+/// What the builder could not do, so that nobody takes it for done. What is so of several modules is told once.
 fn modules(report: &BuildReport) {
-    let mut notes = Vec::new();
+    let mut notes: Vec<(String, Vec<String>)> = Vec::new();
+    let mut note = |name: &str, text: String| match notes.iter_mut().find(|(known, _)| *known == text) {
+        Some((_, names)) => names.push(name.to_owned()),
+        None => notes.push((text, vec![name.to_owned()])),
+    };
     for module in &report.modules {
         let name = shown_name(&module.name, &module.debug_id);
         if let Some(why) = &module.unwind.none_because {
-            notes.push(format!("{name}: no unwind table: {why}"));
+            note(&name, format!("no unwind table: {why}"));
         }
         let ranges = &module.unwind.unsupported_ranges;
+        let mut by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for range in ranges {
+            by_reason.entry(&range.reason).or_default().push(format!("{}..{}", range.start, range.end));
+        }
+        for (reason, ranges) in by_reason {
             // A function may have some of its rules.
-            let what =
-                if range.reason.starts_with("function: ") { "not every unwind rule of" } else { "no unwind rule for" };
-            notes.push(format!("{name}: {what} {}..{}: {}", range.start, range.end, range.reason));
+            let what = if reason.starts_with("function: ") { "not every unwind rule of" } else { "no unwind rule for" };
+            note(&name, format!("{what} {}: {reason}", first_of(&ranges)));
         }
         let more = module.unwind.unsupported.saturating_sub(ranges.len() as u64);
         if more > 0 {
-            notes.push(format!(
-                "{name}: no unwind rules of {more} more ranges or entries; their reasons are counted below"
-            ));
+            note(&name, format!("no unwind rules of {more} more ranges or entries; their reasons are counted below"));
         }
-        notes.extend(module.notes.iter().map(|note| format!("{name}: {note}")));
+        module.notes.iter().for_each(|text| note(&name, text.clone()));
         for (reason, count) in &module.skipped {
-            notes.push(format!("{name}: {count} left out of the symbol table: {reason}"));
+            note(&name, format!("{count} left out of the symbol table: {reason}"));
         }
     }
-    lines("note", notes);
+    lines("note", notes.into_iter().map(|(text, names)| format!("{}: {text}", first_of(&names))).collect());
+}
+
+/// The first of what is alike, and how many more there are.
+fn first_of(texts: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let first = texts.get(..SHOWN).unwrap_or(texts).join(", ");
+    match texts.len().saturating_sub(SHOWN) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 fn pairs(report: &BuildReport) {
@@ -99,9 +116,11 @@ fn pairs(report: &BuildReport) {
         let (debug_file, binary) = (visible(&one.debug_file.place), visible(&one.binary.place));
         let (expected, found) = (visible(&one.expected), visible(&one.found));
         let named_by = one.named_by.code();
-        outln!(
-            "error: {debug_file} ({named_by}) is not the debug file of {binary}: expected {expected}, found {found}"
-        );
+        let what = match one.named_by {
+            NamedBy::TextHash => "has the id, and is not the program",
+            _ => "is not the debug file of",
+        };
+        outln!("error: {debug_file} ({named_by}) {what} {binary}: expected {expected}, found {found}");
     }
 }
 

@@ -39,6 +39,8 @@ fn content(app: &App, caller: &Caller, url: &str, alerts: Alerts<'_>) -> Markup 
             dl .commands {
                 dt { "gdb, elfutils, valgrind, perf" }
                 dd { code { "export DEBUGINFOD_URLS=" (url) } }
+                dt { "lldb 18 and newer" }
+                dd { code { "symseal setup lldb --server " (url) " >> ~/.lldbinit" } }
                 dt { "WinDbg, Visual Studio" }
                 dd { code { ".sympath srv*C:\\symbols*" (url) "/symbols" } }
                 @if app.access.asks_for_tokens() { (with_token(url)) }
@@ -97,12 +99,14 @@ fn alerts_table(alerts: Alerts<'_>) -> Markup {
             section {
                 h2 { "Alerts" }
                 div .wide { table {
-                    thead { tr { th { "When" } th { "What" } th { "Debug id" } th { "File" } } }
+                    thead { tr { th { "When" } th { "What" } th { "Debug id" } th { "File" } th { "Of" } th { "That does not answer" } } }
                     tbody { @for alert in alerts.iter().take(SHOWN) { tr {
                         td { (text(alert, "time")) }
                         td { (text(alert, "kind")) }
                         td { code { (text(alert, "debug_id")) } }
                         td { (text(alert, "file")) }
+                        td { (text(alert, "name")) @if !text(alert, "repository").is_empty() { " in " (text(alert, "repository")) } }
+                        td { code { (text(alert, "refused")) (text(alert, "passed_over")) } }
                     } } }
                 } }
             }

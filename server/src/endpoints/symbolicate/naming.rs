@@ -8,7 +8,7 @@ use serde::Serialize;
 use symseal_module::Rva;
 use symseal_symx::{Name, Table};
 
-use super::request::{Job, Request};
+use super::request::{Job, Offset, Request};
 use super::{MadeTables, Refused};
 use crate::app::App;
 use crate::debug_files::{FileKind, Key, Scope};
@@ -55,8 +55,8 @@ fn name_job((app, scope, made): (&App, &Scope, &MadeTables), job: &Job, answer: 
             let name = index.and_then(|index| modules.get(index)).map_or("<unknown>", |module| module.name);
             let known = index.and_then(|index| Some((opened.get(index)?.as_ref()?, names.get_mut(index)?)));
             let mut frame = Frame::at(at, name, *offset);
-            if let Some((table, names)) = known {
-                names.fill(&mut frame, table, *offset);
+            if let (Some((table, names)), Some(offset)) = (known, offset.0) {
+                names.fill(&mut frame, table, offset);
             }
             write(answer, &frame)?;
         }
@@ -212,11 +212,12 @@ struct Inlined<'r> {
 }
 
 impl<'r> Frame<'r> {
-    fn at(frame: usize, module: &'r str, offset: u64) -> Self {
+    fn at(frame: usize, module: &'r str, offset: Offset) -> Self {
         Self {
             frame,
             module,
-            module_offset: format!("{offset:#x}"),
+            // As Mozilla's server writes −1.
+            module_offset: offset.0.map_or_else(|| "-0x1".to_owned(), |offset| format!("{offset:#x}")),
             function: None,
             function_offset: None,
             function_size: None,

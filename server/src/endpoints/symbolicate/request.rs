@@ -29,7 +29,23 @@ pub(super) struct Job {
     #[serde(rename = "memoryMap")]
     pub(super) modules: Vec<(String, String)>,
     /// Frames as (module, offset from the image base); module −1: unknown, the offset is an address.
-    pub(super) stacks: Vec<Vec<(i64, u64)>>,
+    pub(super) stacks: Vec<Vec<(i64, Offset)>>,
+}
+
+/// An offset, or none: −1 is what is sent of a frame whose offset is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "i128")]
+pub(super) struct Offset(pub(super) Option<u64>);
+
+impl TryFrom<i128> for Offset {
+    type Error = &'static str;
+
+    fn try_from(sent: i128) -> Result<Self, Self::Error> {
+        match sent {
+            -1 => Ok(Self(None)),
+            _ => u64::try_from(sent).map(|offset| Self(Some(offset))).map_err(|_| "an offset is −1, or has 64 bits"),
+        }
+    }
 }
 
 /// Several jobs, or the fields of a bare one: read straight into place, as a form that is tried one way and then another would be
@@ -40,7 +56,7 @@ struct Body {
     jobs: Option<Vec<Job>>,
     #[serde(rename = "memoryMap")]
     modules: Option<Vec<(String, String)>>,
-    stacks: Option<Vec<Vec<(i64, u64)>>>,
+    stacks: Option<Vec<Vec<(i64, Offset)>>>,
 }
 
 impl Request {
@@ -102,10 +118,12 @@ mod tests {
 
     #[test]
     fn several_jobs_and_a_bare_one_are_read() {
-        let job = r#"{"memoryMap":[["app.pdb","A1"]],"stacks":[[[0,4096],[-1,140737]],[]]}"#;
+        let job =
+            r#"{"memoryMap":[["app.pdb","A1"]],"stacks":[[[0,4096],[-1,140737],[0,-1],[0,18446744073709551615]],[]]}"#;
         let bare = Request::read(job.as_bytes()).unwrap();
         assert_eq!(bare.jobs.len(), 1);
-        assert_eq!(bare.jobs[0].stacks[0], [(0, 4096), (-1, 140737)]);
+        let of = |offset| Offset(Some(offset));
+        assert_eq!(bare.jobs[0].stacks[0], [(0, of(4096)), (-1, of(140737)), (0, Offset(None)), (0, of(u64::MAX))]);
         assert_eq!(Request::read(format!(r#"{{"jobs":[{job}],"version":5}}"#).as_bytes()).unwrap(), bare);
     }
 
@@ -120,7 +138,8 @@ mod tests {
             r#"{"version":4,"jobs":[]}"#,
             &job("[[[1,0]]]"),
             &job("[[[-2,0]]]"),
-            &job("[[[0,-1]]]"),
+            &job("[[[0,-2]]]"),
+            &job("[[[0,18446744073709551616]]]"),
             &job("[[[0]]]"),
             &job("[[[0,1.5]]]"),
         ] {

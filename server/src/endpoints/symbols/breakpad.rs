@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::blobs::{BlobDirectory, NotGiven};
 use crate::breakpad::{self, Head, base_name, file_name, loose_symbol_file};
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::endpoints::{BY_ID, not_found, tree_file, unavailable, whole_file};
+use crate::endpoints::{BY_ID, first_there, not_found, tree_file, unavailable, whole_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::http::{FileAnswer, file_response, form_values, percent_decode, percent_encode};
 use crate::ingest::{breakpad_ids, parse_breakpad_id};
@@ -110,8 +110,12 @@ async fn without_bundle(
     age: u32,
 ) -> Option<Response> {
     let key = Key::Breakpad { guid, age };
-    if let Some(file) = app.debug_files.find_in(scope, &key, FileKind::SymbolFile) {
-        return Some(whole_file(app, asked.0, asked.1, &file.digest, []).await);
+    if let Some(best) = app.debug_files.find_in(scope, &key, FileKind::SymbolFile) {
+        let others = |at_most| app.debug_files.find_several(scope, &key, FileKind::SymbolFile, at_most);
+        return Some(match first_there(app, best, others).await {
+            Ok((file, source)) => whole_file(app, asked, (&file.digest, source), []).await,
+            Err(broken) => broken,
+        });
     }
     tree_file(app, scope, asked, &key, FileKind::SymbolFile, |_| true).await
 }

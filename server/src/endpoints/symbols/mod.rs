@@ -19,7 +19,7 @@ use axum::response::Response;
 
 use crate::app::App;
 use crate::debug_files::{Candidate, Scope};
-use crate::endpoints::{not_found, refused_method, tree_file, whole_file};
+use crate::endpoints::{first_there, not_found, refused_method, tree_file, whole_file};
 use crate::trees::Place;
 use crate::upstream::Hops;
 
@@ -52,7 +52,10 @@ pub(crate) async fn answer(
         return not_found("this is no path of a symbol server: expected NAME/ID/NAME, or a UUID in folders");
     };
     let answer = match find(app, scope, &target) {
-        Some(candidate) => whole_file(app, method, request, &candidate.digest, []).await,
+        Some(best) => match first_there(app, best, |at_most| find_several(app, scope, &target, at_most)).await {
+            Ok((candidate, source)) => whole_file(app, (method, request), (&candidate.digest, source), []).await,
+            Err(broken) => broken,
+        },
         None => elsewhere(app, scope, (method, request), (path, &target), hops).await,
     };
     app.asked_for(&target.key, target.name.as_deref(), answer.status());
@@ -83,4 +86,10 @@ async fn elsewhere(
 fn find(app: &App, scope: &Scope, target: &Target) -> Option<Candidate> {
     let find = |key| app.debug_files.find_called(scope, &key, target.kind, |file| target.is_called(file));
     target.key.spellings().find_map(find)
+}
+
+fn find_several(app: &App, scope: &Scope, target: &Target, at_most: usize) -> Vec<Candidate> {
+    let find =
+        |key| app.debug_files.find_several_called(scope, &key, target.kind, at_most, |file| target.is_called(file));
+    target.key.spellings().flat_map(find).collect()
 }

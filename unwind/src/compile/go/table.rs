@@ -53,6 +53,13 @@ pub(super) struct Function {
     name: u32,
 }
 
+impl Function {
+    /// Whether the table tells how far the stack pointer has moved in it.
+    pub(super) fn has_distances(&self) -> bool {
+        self.pcsp != 0
+    }
+}
+
 /// The byte order of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
