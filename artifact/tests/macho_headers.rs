@@ -138,6 +138,26 @@ fn universal_files_of_both_kinds_give_their_slices_in_order() {
     }
 }
 
+#[test]
+fn a_table_of_slices_may_leave_out_what_the_slices_can_do() {
+    /// `CPU_SUBTYPE_LIB64`, which linkers put in the header of programs alone.
+    const CAPABILITY: u32 = 0x8000_0000;
+    let one = slice_of((X86_64.0, X86_64.1 | CAPABILITY));
+    let size = one.len() as u64;
+    for subtype in [X86_64.1, X86_64.1 | CAPABILITY] {
+        let bytes = fat(false, &[(X86_64.0, subtype, 0x1000, size)], &[(0x1000, &one)]);
+        let Ok(ReleaseFile::Fat(slices)) = ReleaseFile::parse(&bytes) else { panic!("a universal file") };
+        assert_eq!(slices.iter().map(ObjectFile::arch).collect::<Vec<_>>(), [Arch::X86_64]);
+    }
+    // Which processor it is of is no such thing.
+    const ARM64E: (u32, u32) = (ARM64.0, 2);
+    check_refused(
+        &[(ARM64, 0x1000, size)],
+        &[(0x1000, &slice_of(ARM64E))],
+        &["the arm64 slice", "processor", "arm64e"],
+    );
+}
+
 /// The reason for which a universal file is refused.
 #[track_caller]
 fn check_refused(slices: &[((u32, u32), u64, u64)], contents: &[(u64, &[u8])], expected: &[&str]) {

@@ -76,6 +76,10 @@ fn check(architecture: &str, linker: Linker) {
     let of = |input: Input<'_>| compile(&input).expect("a table");
     let by_debug_frame = of(Input { pclntab: None, debug_frame: Some((0, &debug_frame)), plt: &[], ..parts.input() });
     let stripped = of(Input { debug_frame: None, eh_frame: None, eh_frame_hdr: None, ..parts.input() });
+    // What the other section has a rule for lacks none.
+    let both = of(Input { debug_frame: Some((0, &debug_frame)), ..parts.input() });
+    let untold: Vec<_> = both.report.unfollowed.keys().filter(|reason| reason.contains("distances")).collect();
+    assert!(untold.is_empty(), "{:?}", both.report.unfollowed);
     let (expected, found) =
         (Table::open(&by_debug_frame.bytes).expect("a table"), Table::open(&stripped.bytes).expect("a table"));
     found.verify().expect("our own table");

@@ -29,6 +29,32 @@ fn a_debug_file_of_another_build_with_the_same_id_is_a_mismatch() {
     assert_eq!((found.mismatches.len(), module(&found, "ours.so").debug_file.as_deref()), (1, Some(text(&debug))));
 }
 
+/// Such a build goes on to its report: other modules are in it.
+#[test]
+fn a_debug_file_of_the_same_id_for_another_processor_is_a_mismatch() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(clang), Some(lld), Some(objcopy)) = (tool("clang"), tool("ld.lld"), tool("llvm-objcopy")) else { return };
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("a.c"), SOURCE).unwrap();
+    for processor in ["x86_64", "aarch64"] {
+        let [object, library] = ["o", "so"].map(|ending| at(&format!("{processor}.{ending}")));
+        let target = format!("--target={processor}-linux-gnu");
+        run(&clang, &[&target, "-g", "-fPIC", "-c", text(&at("a.c")), "-o", text(&object)]);
+        run(&lld, &["-shared", "--build-id=0xaa05060709", text(&object), "-o", text(&library)]);
+        run(&objcopy, &["--only-keep-debug", text(&library), text(&at(&format!("{processor}.debug")))]);
+        run(&objcopy, &["--strip-all", text(&library), text(&library)]);
+    }
+    let found = report(&[at("x86_64.so"), at("aarch64.debug")]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!(mismatch.debug_file.place, text(&at("aarch64.debug")));
+    assert_eq!((mismatch.expected.as_str(), mismatch.found.as_str()), ("a file for x86_64", "a file for aarch64"));
+    assert_eq!((module(&found, "x86_64.so").debug_file.as_deref(), found.is_complete()), (None, false));
+    // Beside the right one, that is taken.
+    let found = report(&[at("x86_64.so"), at("aarch64.debug"), at("x86_64.debug")]);
+    assert_eq!(module(&found, "x86_64.so").debug_file.as_deref(), Some(text(&at("x86_64.debug"))));
+    assert_eq!(found.mismatches.len(), 1, "{found:#?}");
+}
+
 #[test]
 fn what_something_was_added_to_is_taken_and_no_contradiction() {
     let dir = tempfile::tempdir().unwrap();
