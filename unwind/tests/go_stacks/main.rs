@@ -5,7 +5,6 @@
 #[path = "../elf/mod.rs"]
 mod elf;
 #[path = "../framehop_peer/mod.rs"]
-#[allow(dead_code, reason = "the parts that this test has no use for")]
 mod framehop_peer;
 #[path = "../single_step/process.rs"]
 #[allow(dead_code, reason = "the parts that this test has no use for")]
