@@ -65,10 +65,7 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
         };
         format!("it has no id of a linker and names no debug file, so none can be tied to it: {what_to_do}")
     } else if module.damaged_units() > 0 {
-        format!(
-            "its debug information is damaged (the note above tells where): build it anew, or add its debug file of id {}",
-            module.debug_id
-        )
+        format!("its debug information is damaged: build it anew, or add its debug file of id {}", module.debug_id)
     } else {
         let file = if object.format == Format::Macho { "dSYM of UUID" } else { "debug file of id" };
         let or_else = if module.stripped { "do not strip it" } else { "compile it with -g" };

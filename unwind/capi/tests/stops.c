@@ -1,17 +1,14 @@
 /* Each way in which a walk ends without its end, or cannot begin, has its own status: the file of stops.s, and snapshots made by hand. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
-#include <stddef.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "forbid.h"
 
 /* Where the file lies, and its functions in it. */
 enum { ASKEW = 0x1000, FALLING = 0x1040, ON_A_REGISTER = 0x1080, BY_NO_RULE = 0x10c0, DARK = 0x1100 };
@@ -79,15 +76,7 @@ static void unstoppable(void) {
     CHECK(target > 0);
     pid_t caller = fork();
     if (caller == 0) {
-        struct sock_filter code[] = {
-            BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ptrace, 0, 1),
-            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
-            BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-        };
-        struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-        CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-        CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+        forbid(SYS_ptrace, EIO);
         dwunw_capture_request request = {.struct_size = sizeof request, .flags = DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET,
                                          .pid = target, .frames = frames, .frame_size = sizeof frames[0], .max_frames = MOST, .scratch = scratch};
         CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_TARGET_UNREADABLE);

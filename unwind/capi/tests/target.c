@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "forbid.h"
 #include "maps.h"
 
 enum { MAX_FRAMES = 128, DEPTH = 40 };
@@ -87,19 +88,6 @@ static size_t by_function_under_windows(void *data, uint64_t address, void *buff
                 ((unsigned char *)buffer)[place] ^= 0x55;
         }
     return read;
-}
-
-/* Forbids process_vm_readv, as some containers do. */
-static void forbid_reading(void) {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
-    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
-    CHECK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
 }
 
 /* More frames than fit into a thousand copies of a stack, on a thread of another process that is not its first. */
@@ -343,7 +331,7 @@ int main(int argc, char **argv) {
     CHECK(result.written == 1 && result.stop == DWUNW_STOP_TRUNCATED_STACK && result.target_reads == 1);
 
     /* The call is forbidden, the file is not. Last, as there is no way back. */
-    forbid_reading();
+    forbid(SYS_process_vm_readv, EPERM); /* as some containers do */
     request = to_target(child, DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET);
     CHECK_STATUS(dwunw_capture(context, &request, &result), DWUNW_STATUS_OK);
     CHECK(result.written == depth && by_function(&child, now.rsp, part, 8) == 0);

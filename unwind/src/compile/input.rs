@@ -111,9 +111,7 @@ impl<'a> Input<'a> {
             bases: Bases::default(),
         }
     }
-}
 
-impl<'a> Input<'a> {
     /// Registers that the module's functions keep beyond those of the processor's usual convention.
     pub(super) fn convention_registers(&self) -> &'static [u8] {
         #[cfg(feature = "compile")]
