@@ -27,6 +27,11 @@ pub(crate) fn visible_lines(text: &str) -> String {
     lines.join("\n")
 }
 
+/// A count and what is counted: `1 module`, `2 modules`.
+pub(crate) fn counted(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
 /// Like `print!`.
 macro_rules! out {
     ($($text:tt)*) => { $crate::output::write(format_args!($($text)*)) };

@@ -43,7 +43,7 @@ pub(crate) const MOST_SLICES: u32 = 32;
 pub fn sniff(head: &[u8]) -> FileKind {
     match head {
         [0x7f, b'E', b'L', b'F', ..] => FileKind::Elf,
-        [b'M', b'Z', ..] => FileKind::Pe,
+        [b'M', b'Z', ..] if !begins_as_text(head) => FileKind::Pe,
         [0xfe, 0xed, 0xfa, 0xce | 0xcf, ..] | [0xce | 0xcf, 0xfa, 0xed, 0xfe, ..] => FileKind::Macho,
         [0xca, 0xfe, 0xba, 0xbe | 0xbf, a, b, c, d, ..] if u32::from_be_bytes([*a, *b, *c, *d]) <= MOST_SLICES => {
             FileKind::MachoFat
@@ -52,6 +52,12 @@ pub fn sniff(head: &[u8]) -> FileKind {
         head if head.starts_with(MSF) => FileKind::Pdb,
         head => archive_kind(head).map_or(FileKind::Other, FileKind::Archive),
     }
+}
+
+/// Whether the whole DOS header would be text: its last field, where the PE header is, would then lie behind 150 MB of something else.
+fn begins_as_text(head: &[u8]) -> bool {
+    let header = head.get(..64).unwrap_or(head);
+    header.len() > 2 && header.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x80..))
 }
 
 /// What a file starts with, for an error message.

@@ -35,6 +35,14 @@ pub enum BuildError {
         /// What is wrong.
         source: ArtifactError,
     },
+    /// Several release files are damaged.
+    #[error("{first}; {} more {} damaged too: {}", others.len(), if others.len() == 1 { "file is" } else { "files are" }, first_of(others))]
+    Damaged {
+        /// What is wrong with the one that comes first by its place.
+        first: Box<Self>,
+        /// The places of the others.
+        others: Vec<String>,
+    },
     /// An archive is damaged, or asks for more than the limits allow; then with the option that allows more.
     #[error("{source}{}", option(*limit))]
     Archive {
@@ -185,8 +193,18 @@ fn advice_on_io(action: &str, error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied if ["open", "read", "list", "look at"].contains(&action) => {
             "; make it readable, or leave it out (--exclude), where it is no part of the release"
         }
+        io::ErrorKind::OutOfMemory if action == "read" => {
+            "; it is read as a whole: leave it out (--exclude), where it is no part of the release"
+        }
         _ => "",
     }
+}
+
+/// The first places of many.
+fn first_of(places: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let more = if places.len() > SHOWN { ", …" } else { "" };
+    format!("{}{more}", places.get(..SHOWN).unwrap_or(places).join(", "))
 }
 
 /// What to do about manifests that cannot be made.

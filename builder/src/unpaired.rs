@@ -47,8 +47,9 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
         format!("its debug information is not read ({}): {what_to_do}", problem.reason())
     } else if object.object_map > 0 {
         format!(
-            "its debug information is in {} object files on the machine that linked it: run dsymutil there, and add the dSYM",
-            object.object_map
+            "its debug information is in {} object {} on the machine that linked it: run dsymutil there, and add the dSYM",
+            object.object_map,
+            if object.object_map == 1 { "file" } else { "files" }
         )
     } else if let Some(pdb) = object.pdb.as_ref().filter(|pdb| !pdb.name.is_empty()) {
         format!("add its program database {} of id {}", pdb.name, module.debug_id)

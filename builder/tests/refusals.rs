@@ -4,7 +4,7 @@ use crate::inputs;
 use std::path::{Path, PathBuf};
 
 use crate::inputs::{Release, SOURCE, build, builder, compile, tool};
-use symseal_builder::{BuildError, Options, SymbolBundleBuilder};
+use symseal_builder::{BuildError, Exclude, Options, SymbolBundleBuilder};
 use symseal_bundle::{FileRole, LayoutDir};
 
 /// Builds, expects an error, and checks that the layout still lists nothing.
@@ -301,6 +301,46 @@ fn a_failed_build_leaves_an_existing_layout_as_it_was_file_by_file() {
     let after = files_below(dir.path());
     assert!(before.keys().all(|path| after.contains_key(path)) && after.len() > before.len());
     assert!(after.keys().all(|path| !path.starts_with(dir.path().join("ingest"))), "{after:?}");
+}
+
+#[test]
+fn all_damaged_files_of_a_build_are_told_at_once() {
+    let Some(release) = Release::make() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let whole = std::fs::read(release.path("full.so")).unwrap();
+    let cut: Vec<PathBuf> = ["a.so", "b.so", "c.so"].map(|name| dir.path().join(name)).into();
+    for (path, length) in cut.iter().zip([900, 64, 20]) {
+        std::fs::write(path, &whole[..length]).unwrap();
+    }
+    std::fs::copy(release.path("full.so"), dir.path().join("full.so")).unwrap();
+    let error = refused(&[dir.path().to_owned()]);
+    assert!(matches!(&error, BuildError::Damaged { others, .. } if others.len() == 2), "{error:?}");
+    names(&error, &cut.iter().map(PathBuf::as_path).collect::<Vec<_>>());
+    let told = error.to_string();
+    assert!(told.starts_with(cut[0].to_str().unwrap()) && told.contains("2 more files are damaged too"), "{told}");
+    let exclude = Exclude::new(["[abc].so"]).unwrap();
+    builder(&[dir.path().to_owned()]).exclude(exclude).strict(true).report().unwrap();
+}
+
+#[test]
+fn a_letter_that_begins_like_a_pe_file_is_no_damaged_one() {
+    let Some(release) = Release::make() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(release.path("full.so"), dir.path().join("full.so")).unwrap();
+    let letter = "MZ was the sign of Mark Zbikowski, who made the format of DOS programs.\n";
+    for (name, text) in [("long.txt", letter.repeat(9)), ("short.txt", "MZ\n".to_owned())] {
+        std::fs::write(dir.path().join(name), text).unwrap();
+    }
+    let found = builder(&[dir.path().to_owned()]).strict(true).report().unwrap();
+    assert_eq!((found.inputs.skipped["no release file"], found.inputs.damaged()), (2, 0), "{found:#?}");
+    // One that is a program, cut short.
+    let mut program = letter.as_bytes().to_vec();
+    program[60..64].copy_from_slice(&0x80_u32.to_le_bytes());
+    std::fs::write(dir.path().join("cut.exe"), program).unwrap();
+    assert!(matches!(
+        builder(&[dir.path().to_owned()]).strict(true).report(),
+        Err(BuildError::Strict { damaged: 1, .. })
+    ));
 }
 
 /// Every file with its bytes.

@@ -189,6 +189,19 @@ fn a_damaged_unit_among_others_fails_a_strict_build() {
     assert!(module.functions["dwarf"] < good.modules[0].functions["dwarf"]);
     let strict = builder(&[at("release")]).strict(true).report();
     assert!(matches!(strict, Err(BuildError::Strict { damaged: 1, unpaired: 0, .. })), "{strict:#?}");
+
+    // With its only unit damaged, it has no lines at all.
+    let alone = compile(&cc, dir.path(), "alone.so", SOURCE, &["-g", "-Wl,--build-id"]);
+    let bytes = std::fs::read(&alone).unwrap();
+    let ReleaseFile::Object(object) = ReleaseFile::parse(&bytes).unwrap() else { panic!("no object file") };
+    let mut info = section(&object, ".debug_info");
+    info[header] = 0x7f;
+    std::fs::write(at("info"), info).unwrap();
+    run(&objcopy, &[&update, text(&alone), text(&damaged)]);
+    let found = report(&[at("release")]);
+    let [unpaired] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    let id = found.modules[0].debug_id.to_string();
+    assert!(unpaired.advice.contains("is damaged: build it anew") && unpaired.advice.ends_with(&id), "{unpaired:?}");
 }
 
 fn section(object: &ObjectFile<'_>, name: &str) -> Vec<u8> {

@@ -60,6 +60,23 @@ fn gdb_names_functions_through_the_gateway_whatever_the_upstream_is() {
 }
 
 #[test]
+fn lldb_names_functions_from_the_server_and_through_the_gateway_and_not_from_a_swapped_file() {
+    let Some(scene) = Scene::new() else { return };
+    let Some(text) = scene.lldb(&scene.url(), "direct") else { return };
+    assert!(text.contains("app.c") && text.contains("a_function_with_a_long_name_17"), "{text}");
+    let gateway = Gateway::start(&scene, "state", &[&scene.url()], &[]);
+    let text = scene.lldb(&gateway.url, "verified").unwrap();
+    assert!(text.contains("app.c"), "{text}");
+    drop(gateway);
+
+    let length = std::fs::metadata(&scene.debug).unwrap().len() as usize;
+    scene.swap(&scene.debug, length - 100);
+    let gateway = Gateway::start(&scene, "another-state", &[&scene.url()], &[]);
+    let text = scene.lldb(&gateway.url, "refused").unwrap();
+    assert!(!text.contains("app.c") && !gateway.status()["refused"].as_array().unwrap().is_empty(), "{text}");
+}
+
+#[test]
 fn a_swapped_debug_file_reaches_no_debugger_and_the_status_page_says_why() {
     let Some(scene) = Scene::new() else { return };
     let length = std::fs::metadata(&scene.debug).unwrap().len() as usize;

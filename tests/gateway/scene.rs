@@ -141,6 +141,26 @@ impl Scene {
     }
 }
 
+impl Scene {
+    /// lldb on the stripped program, set up as `symseal setup lldb` says for `url`; what it prints.
+    pub(crate) fn lldb(&self, url: &str, cache: &str) -> Option<String> {
+        // Before version 18 it asks no servers.
+        let lldb = program::tool("lldb-19")?;
+        let init = self.at(&format!("{cache}.lldbinit"));
+        std::fs::write(&init, symseal(["setup", "lldb", "--server", url]).ok().stdout).unwrap();
+        let output = Command::new(lldb)
+            .env_remove("DEBUGINFOD_URLS")
+            .env("HOME", self.root.path())
+            .args(["--no-lldbinit", "--batch", "--source", &init, "-o"])
+            .arg(format!("settings set plugin.symbol-locator.debuginfod.cache-path {}", self.at(cache)))
+            .args(["-o", &format!("target create {}", self.stripped.display())])
+            .args(["-o", "image lookup -v -n a_function_with_a_long_name_17"])
+            .output()
+            .unwrap();
+        Some(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
 fn find(folder: &Path, name: &str) -> Option<PathBuf> {
     std::fs::read_dir(folder).ok()?.flatten().find_map(|entry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => find(&entry.path(), name),

@@ -20,25 +20,41 @@ pub(crate) enum Blobs {
 pub(crate) struct Gate {
     pub(crate) port: u16,
     blobs: Arc<AtomicU8>,
-    /// Milliseconds that each request is held for, and how many there were.
-    delay: Arc<AtomicU64>,
-    requests: Arc<AtomicU64>,
+    requests: Arc<Requests>,
+}
+
+/// What becomes of all requests.
+#[derive(Default)]
+struct Requests {
+    /// Milliseconds that each is held for.
+    delay: AtomicU64,
+    /// How many there were.
+    seen: AtomicU64,
+    /// How many are held now, and the most that ever were at one time.
+    held: AtomicU64,
+    most_held: AtomicU64,
+}
+
+impl Requests {
+    fn hold_one(&self) {
+        self.seen.fetch_add(1, Ordering::SeqCst);
+        let held = self.held.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_held.fetch_max(held, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(self.delay.load(Ordering::SeqCst)));
+        self.held.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl Gate {
     pub(crate) fn before(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let gate = Self {
-            port: listener.local_addr().unwrap().port(),
-            blobs: Arc::default(),
-            delay: Arc::default(),
-            requests: Arc::default(),
-        };
-        let (blobs, delay, requests) = (Arc::clone(&gate.blobs), Arc::clone(&gate.delay), Arc::clone(&gate.requests));
+        let gate =
+            Self { port: listener.local_addr().unwrap().port(), blobs: Arc::default(), requests: Arc::default() };
+        let (blobs, requests) = (Arc::clone(&gate.blobs), Arc::clone(&gate.requests));
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (blobs, server) = (Arc::clone(&blobs), TcpStream::connect(("127.0.0.1", port)));
-                let (delay, requests) = (Arc::clone(&delay), Arc::clone(&requests));
+                let requests = Arc::clone(&requests);
                 std::thread::spawn(move || {
                     let Ok(server) = server else { return };
                     let (mut answers, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
@@ -46,7 +62,7 @@ impl Gate {
                         let _ = std::io::copy(&mut answers, &mut to);
                         let _ = to.shutdown(Shutdown::Both);
                     });
-                    pass(&client, &server, &blobs, (&delay, &requests));
+                    pass(&client, &server, &blobs, &requests);
                     for side in [client, server] {
                         let _ = side.shutdown(Shutdown::Both);
                     }
@@ -59,12 +75,17 @@ impl Gate {
 
     /// Holds each request for so long.
     pub(crate) fn hold(&self, each: Duration) {
-        self.delay.store(u64::try_from(each.as_millis()).unwrap(), Ordering::SeqCst);
+        self.requests.delay.store(u64::try_from(each.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
     /// How many requests came since this was asked last.
     pub(crate) fn requests(&self) -> u64 {
-        self.requests.swap(0, Ordering::SeqCst)
+        self.requests.seen.swap(0, Ordering::SeqCst)
+    }
+
+    /// The most requests that were held at one time since this was asked last.
+    pub(crate) fn most_held(&self) -> u64 {
+        self.requests.most_held.swap(0, Ordering::SeqCst)
     }
 
     pub(crate) fn let_blobs(&self, how: Blobs) {
@@ -73,14 +94,13 @@ impl Gate {
 }
 
 /// Passes on requests, whose heads come in one piece each.
-fn pass(mut client: &TcpStream, mut server: &TcpStream, blobs: &AtomicU8, (delay, requests): (&AtomicU64, &AtomicU64)) {
+fn pass(mut client: &TcpStream, mut server: &TcpStream, blobs: &AtomicU8, requests: &Requests) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(read) = client.read(&mut buffer) {
         let bytes = &buffer[..read];
         let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
         if [&b"GET "[..], b"HEAD ", b"PUT ", b"POST "].iter().any(|method| line.starts_with(method)) {
-            requests.fetch_add(1, Ordering::SeqCst);
-            std::thread::sleep(Duration::from_millis(delay.load(Ordering::SeqCst)));
+            requests.hold_one();
         }
         let is_for_blob = line.starts_with(b"GET ") && line.windows(7).any(|part| part == b"/blobs/");
         while is_for_blob && blobs.load(Ordering::SeqCst) == Blobs::Wait as u8 {

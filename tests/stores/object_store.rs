@@ -122,11 +122,11 @@ fn an_object_store_that_hangs_holds_readers_for_as_long_as_the_operator_says() {
         let running = server(&root.path().join(format!("reader-{seconds}")), &more, &environment);
         assert_eq!(get(&running.address, "/readyz").status, 200);
         objects.hang(true);
-        // As long as it was said, and not twice as long.
+        // As long as it was said, and of six seconds not twice as long.
         let silence = Duration::from_secs(seconds);
         let took = |asked: Instant| {
             let took = asked.elapsed();
-            assert!(took >= silence && took < silence * 3 / 2 + Duration::from_millis(300), "{seconds} s: {took:?}");
+            assert!(took >= silence && took < silence * 3 / 2 + Duration::from_secs(2), "{seconds} s: {took:?}");
         };
         let asked = Instant::now();
         let away = get(&running.address, &format!("/v2/app/blobs/{digest}"));
@@ -273,12 +273,10 @@ fn a_start_with_nothing_cached_asks_the_bucket_for_many_things_at_once() {
     }
     drop(writer);
     gate.hold(HELD);
-    gate.requests();
-    let started = Instant::now();
+    (gate.requests(), gate.most_held());
     let running = server(&root.path().join("reader"), &["--blobs", &blobs], &environment);
-    let (took, requests) = (started.elapsed(), u32::try_from(gate.requests()).unwrap());
-    assert!(requests > 60, "{requests} requests");
-    assert!(took < HELD * requests / 3, "{requests} requests took {took:?}");
+    let (requests, at_once) = (gate.requests(), gate.most_held());
+    assert!(requests > 60 && at_once >= 4, "{requests} requests, at most {at_once} at once");
     gate.hold(Duration::ZERO);
     for release in 1..=12 {
         assert_eq!(get(&running.address, &format!("/buildid/{}/debuginfo", id(release))).status, 200);

@@ -10,14 +10,16 @@ mod names;
 mod spool;
 mod walk;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 pub use exclude::{Exclude, ParseExcludeError};
 pub(crate) use file::{Content, InputFile, ObjectFacts, PdbFacts, Tells};
 pub(crate) use file_bytes::FileBytes;
 pub(crate) use spool::Spool;
 
-use symseal_artifact::{Limits, MAX_PASSED_OVER};
+use symseal_artifact::{ArtifactError, Limits, MAX_PASSED_OVER};
 use symseal_bundle::pages::Measured;
 use symseal_bundle::workers::{self, Budget};
 
@@ -116,11 +118,20 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
     walked.candidates.sort_by(|a, b| (b.size, &a.path).cmp(&(a.size, &b.path)));
     let total = walked.candidates.len() as u64;
     let total_bytes = walked.candidates.iter().map(|candidate| candidate.size).fold(0, u64::saturating_add);
+    // Files that are damaged, so that one build tells them all.
+    let damaged = Mutex::new(BTreeMap::new());
     let found = workers::run(&walked.candidates, reading.jobs, |candidate: &Candidate| {
-        let found = loose::look(candidate, reading)?;
+        let found = loose::look(candidate, reading).or_else(|error| match error {
+            BuildError::Artifact { place, source } => {
+                damaged.lock().unwrap_or_else(PoisonError::into_inner).insert(place, source);
+                Ok(Found::default())
+            }
+            other => Err(other),
+        })?;
         (reading.tell)(&Progress::Looked { path: &candidate.path, bytes: candidate.size, total, total_bytes });
         Ok::<_, BuildError>(found)
     })?;
+    refuse_damaged(damaged.into_inner().unwrap_or_else(PoisonError::into_inner))?;
     // Also those that left out nothing: a pattern with a slip in it is seen by that.
     let excluded = reading.exclude.globs().iter().map(|glob| (glob.clone(), 0)).collect();
     let mut report = InputReport { excluded, ..InputReport::default() };
@@ -144,6 +155,16 @@ pub(crate) fn gather(paths: &[PathBuf], reading: &Reading<'_>) -> Result<Gathere
     report.refused.sort();
     report.archives.sort();
     Ok(Gathered { files, report })
+}
+
+/// The error for release files that are damaged, if there are any.
+fn refuse_damaged(mut damaged: BTreeMap<String, ArtifactError>) -> Result<(), BuildError> {
+    let Some((place, source)) = damaged.pop_first() else { return Ok(()) };
+    let first = BuildError::Artifact { place, source };
+    match damaged.len() {
+        0 => Err(first),
+        _ => Err(BuildError::Damaged { first: Box::new(first), others: damaged.into_keys().collect() }),
+    }
 }
 
 /// Every file at or below `paths`, as it lies there: archives are not looked into.

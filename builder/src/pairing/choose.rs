@@ -234,7 +234,8 @@ fn is_earlier(one: Part<'_>, other: Part<'_>) -> bool {
 }
 
 pub(super) fn instead(left_out: Part<'_>, taken: Part<'_>, rule: &'static str) -> Superseded {
-    Superseded { place: left_out.file.place.clone(), by: taken.file.place.clone(), rule }
+    let id = left_out.object().map_or_else(|| left_out.pdb().map(|pdb| pdb.id.clone()), |object| object.id.clone());
+    Superseded { place: left_out.file.place.clone(), debug_id: id, by: taken.file.place.clone(), rule }
 }
 
 fn conflict(id: &DebugId, role: FileRole, one: Part<'_>, other: Part<'_>, found: Contradiction) -> Conflict {

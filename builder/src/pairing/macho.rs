@@ -56,6 +56,7 @@ pub(super) fn members<'f>(pairing: &mut Pairing<'f>, members: &[&'f InputFile]) 
                 *used = true;
                 superseded.insert(Superseded {
                     place: member.place.clone(),
+                    debug_id: None,
                     by: instead.place.clone(),
                     rule: "a file of another copy of the same dSYM bundle",
                 });

@@ -100,7 +100,8 @@ pub(super) fn join<'f>(
                     "split DWARF of the same unit; the file is taken whose path fits the unit's name, of several the first by name"
                 }
             };
-            let superseded = Superseded { place: part.file.place.clone(), by: first.file.place.clone(), rule };
+            let (place, by) = (part.file.place.clone(), first.file.place.clone());
+            let superseded = Superseded { place, debug_id: None, by, rule };
             let contents = contents(*part, layout)?;
             let before = pairing.conflicts.len();
             for (at, taken) in instead {

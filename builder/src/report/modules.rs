@@ -150,6 +150,8 @@ pub struct UnwindTotals {
     pub modules: u64,
     /// Modules without one: reason → how many.
     pub none_because: BTreeMap<String, u64>,
+    /// What dwz made, which has no code and needs none.
+    pub without_code: u64,
     /// Bytes of the tables.
     pub table_bytes: u64,
     /// Rows in them.
@@ -174,7 +176,7 @@ impl UnwindTotals {
                 continue;
             }
             if unwind.table_bytes == 0 {
-                // It has no code of its own.
+                totals.without_code += 1;
                 continue;
             }
             totals.modules += 1;

@@ -131,6 +131,8 @@ pub struct Unpaired {
 pub struct Superseded {
     /// The file.
     pub place: String,
+    /// Its id, which tells the slices of a fat file apart; split DWARF has none.
+    pub debug_id: Option<DebugId>,
     /// The better one.
     pub by: String,
     /// In which way it is better.

@@ -83,13 +83,15 @@ impl Lookup {
         }
     }
 
-    /// The first map that leads to an absolute path of which no directory is a part, nor the other way round: whatever it is applied to lies in none of them.
+    /// The first map that leads to an absolute path of which no directory is a part, nor the other way round, or out of each of them by `..`:
+    /// whatever it is applied to lies in none.
     pub(super) fn outside(&self) -> Option<usize> {
         let meets = |to: &Parts| {
             let mut roots = self.roots.iter().flatten();
             roots.any(|root| to.below(root).is_some() || root.below(to).is_some())
         };
-        self.maps.iter().position(|(_, to)| to.absolute && !meets(to))
+        let climbs = |to: &Parts| to.parts.first().is_some_and(|part| part == "..");
+        self.maps.iter().position(|(_, to)| if to.absolute { !meets(to) } else { climbs(to) })
     }
 
     /// Where to look, in this order.
@@ -213,6 +215,16 @@ mod tests {
         check(&["/build=/etc"], "/build/passwd", &[]);
         check(&["/build=/srv/app"], "/build/../etc/passwd", &[(0, "etc/passwd"), (1, "etc/passwd")]);
         check(&["C:\\b=."], "C:\\b\\..\\..\\x.c", &[(0, "x.c"), (1, "x.c")]);
+    }
+
+    #[test]
+    fn a_map_that_leads_out_of_every_directory_is_told() {
+        let outside = |to: &str| {
+            let lookup = Lookup::new(vec![vec!["/srv/app".to_owned()]], &[SourceMap::new("/build", to)]);
+            lookup.outside().is_some()
+        };
+        assert!(["/etc", "..", "../other", "x/../../y"].into_iter().all(outside));
+        assert!(!["", ".", "x", "x/..", "/srv/app/x", "/srv", "/"].into_iter().any(outside));
     }
 
     #[test]

@@ -58,6 +58,49 @@ fn made_for(dir: &Path, arch: &str) -> Option<(PathBuf, PathBuf)> {
     Some((library, folder.join("app.dylib.dSYM")))
 }
 
+/// A universal file of thin ones: a table of 20 bytes a slice, most significant byte first, and each slice on a page of its own.
+/// (mach-o/fat.h)
+fn universal(thin: &[&Path], to: &Path) {
+    const PAGE: usize = 1 << 14;
+    let mut bytes = [0xcafe_babe_u32, thin.len() as u32].map(u32::to_be_bytes).concat();
+    let slices: Vec<Vec<u8>> = thin.iter().map(|path| std::fs::read(path).unwrap()).collect();
+    let mut at = PAGE;
+    for slice in &slices {
+        let field = |at: usize| u32::from_le_bytes(slice[at..at + 4].try_into().unwrap());
+        let entry = [field(4), field(8), at as u32, slice.len() as u32, 14];
+        bytes.extend(entry.map(u32::to_be_bytes).concat());
+        at += slice.len().next_multiple_of(PAGE);
+    }
+    for slice in &slices {
+        bytes.resize(bytes.len().next_multiple_of(PAGE), 0);
+        bytes.extend(slice);
+    }
+    std::fs::write(to, bytes).unwrap();
+}
+
+#[test]
+fn reports_tell_the_slices_of_a_universal_file_apart_by_their_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((intel, intel_dsym)) = made_for(dir.path(), "x86_64") else { return };
+    let Some((arm, arm_dsym)) = made_for(dir.path(), "arm64") else { return };
+    let fat = dir.path().join("app.dylib");
+    universal(&[&intel, &arm], &fat);
+    let id_of = |path: &Path| report(&[path.to_owned()]).modules[0].debug_id.clone();
+    let (intel_id, arm_id) = (id_of(&intel), id_of(&arm));
+
+    let found = report(&[fat.clone(), intel_dsym.clone()]);
+    assert_eq!(found.modules.len(), 2, "{found:#?}");
+    let [unpaired] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((unpaired.place.as_str(), unpaired.debug_id.as_ref()), (text(&fat), Some(&arm_id)));
+    assert!(unpaired.advice.contains("dsymutil"), "{unpaired:?}");
+
+    let found = report(&[fat.clone(), intel.clone(), intel_dsym, arm_dsym]);
+    assert!(found.is_complete(), "{found:#?}");
+    let [superseded] = found.superseded.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((superseded.place.as_str(), superseded.by.as_str()), (text(&fat), text(&intel)));
+    assert_eq!(superseded.debug_id.as_ref(), Some(&intel_id), "{superseded:?}");
+}
+
 #[test]
 fn a_dsym_for_another_processor_is_a_mismatch_with_both() {
     let dir = tempfile::tempdir().unwrap();

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use symseal_builder::{BuildReport, InputReport, ModuleReport, NamedBy, SkippedPlaces, SourcesReport, UnwindTotals};
+use symseal_builder::{
+    BuildReport, InputReport, ModuleReport, NamedBy, SkippedPlaces, SourcesReport, Unpaired, UnwindTotals,
+};
 use symseal_bundle::DebugInfo;
 use symseal_module::DebugId;
 
-use crate::output::{out, outln, visible};
+use crate::output::{counted, out, outln, visible};
 use crate::table::Table;
 
 /// More lines of one kind would hide the others; `--json` has them all.
@@ -97,10 +99,8 @@ fn first_of(texts: &[String]) -> String {
 
 fn pairs(report: &BuildReport) {
     // The id tells the slices of a fat file apart.
-    let unpaired = |what: &str, one: &symseal_builder::Unpaired| match &one.debug_id {
-        Some(id) => format!("{what} {} ({id}): {}", one.place, one.advice),
-        None => format!("{what} {}: {}", one.place, one.advice),
-    };
+    let of = |id: &Option<DebugId>| id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+    let unpaired = |what: &str, one: &Unpaired| format!("{what} {}{}: {}", one.place, of(&one.debug_id), one.advice);
     // What lacks its counterpart, and each error below, is told whole: nothing is cut off.
     let binaries = report.binaries_without_debug_files.iter().map(|one| unpaired("binary", one));
     let debug_files = report.debug_files_without_binaries.iter().map(|one| unpaired("debug file", one));
@@ -108,7 +108,9 @@ fn pairs(report: &BuildReport) {
         outln!("unpaired: {}", visible(&line));
     }
     let superseded = report.superseded.iter();
-    lines("left out", superseded.map(|one| format!("{}, for {}: {}", one.place, one.by, one.rule)).collect());
+    let of = |id: &Option<DebugId>| id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
+    let superseded = superseded.map(|one| format!("{}{}, for {}: {}", one.place, of(&one.debug_id), one.by, one.rule));
+    lines("left out", superseded.collect());
     for one in &report.conflicts {
         outln!("error: {}", visible(&one.to_string()));
     }
@@ -136,11 +138,11 @@ fn inputs(report: &BuildReport) {
         }
     }
     outln!(
-        "{} files looked at, {} in the bundle ({} bytes), {} doubles",
-        inputs.files,
+        "{} looked at, {} in the bundle ({}), {}",
+        counted(inputs.files, "file", "files"),
         inputs.taken,
-        inputs.bytes,
-        inputs.doubles
+        counted(inputs.bytes, "byte", "bytes"),
+        counted(inputs.doubles, "double", "doubles")
     );
     for (reason, count) in &inputs.skipped {
         outln!("  {count} skipped: {reason}");
@@ -150,23 +152,33 @@ fn inputs(report: &BuildReport) {
         outln!("  {count} left out: --exclude {}", visible(glob));
         if *count == 0 {
             outln!(
-                "warning: --exclude {} matched nothing; patterns are compared with places as this report names them",
-                visible(glob)
+                "warning: --exclude {} matched nothing{}; patterns are compared with places as this report names them",
+                visible(glob),
+                if inputs.excluded.values().any(|count| *count > 0) { " that is not left out anyhow" } else { "" }
             );
         }
     }
     match report.damaged_modules() {
         0 => {}
-        more => outln!(
-            "error: {more} modules with damaged units of debug information, whose functions and lines are missing"
+        some => outln!(
+            "error: {} with damaged units of debug information, whose functions and lines are missing",
+            counted(some, "module", "modules")
         ),
     }
-    out!("{} modules, {} unpaired, {} mismatches", report.modules.len(), report.unpaired(), report.mismatches.len());
-    match report.mismatched_sources() {
-        0 => outln!(),
-        1 => outln!(", 1 source mismatch"),
-        more => outln!(", {more} source mismatches"),
+    out!(
+        "{}, {} unpaired, {}",
+        counted(report.modules.len() as u64, "module", "modules"),
+        report.unpaired(),
+        counted(report.mismatches.len() as u64, "mismatch", "mismatches")
+    );
+    let more = [
+        (report.conflicts.len() as u64, "conflict", "conflicts"),
+        (report.mismatched_sources(), "source mismatch", "source mismatches"),
+    ];
+    for (count, one, several) in more.into_iter().filter(|(count, ..)| *count > 0) {
+        out!(", {}", counted(count, one, several));
     }
+    outln!();
 }
 
 /// Where those lie that begin like release files, so that a module that is missing is found here.
@@ -185,13 +197,19 @@ fn skipped_places(inputs: &InputReport, reason: &str, count: u64) {
 fn unwind(totals: &UnwindTotals) {
     let without: u64 = totals.none_because.values().sum();
     outln!(
-        "unwind tables: {} modules with {} rows ({} bytes), {without} modules without; {} of {} bytes of code without a rule, {} rows that could not be compiled",
-        totals.modules,
-        totals.rows,
+        "unwind tables: {} with {} ({} bytes), {} without{}; {} of {} bytes of code without a rule, {} that could not be compiled",
+        counted(totals.modules, "module", "modules"),
+        counted(totals.rows, "row", "rows"),
         totals.table_bytes,
+        counted(without, "module", "modules"),
+        if totals.without_code > 0 {
+            format!(", {} of dwz's, which has no code", counted(totals.without_code, "file", "files"))
+        } else {
+            String::new()
+        },
         totals.text_bytes.saturating_sub(totals.covered_bytes),
         totals.text_bytes,
-        totals.unsupported
+        counted(totals.unsupported, "row", "rows")
     );
     for (reason, count) in &totals.none_because {
         outln!("  {count} without a table: {reason}");
