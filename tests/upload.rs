@@ -1,5 +1,6 @@
 //! `symseal upload` against a server.
 
+use crate::downloads;
 use crate::program;
 use crate::three_systems;
 use std::collections::BTreeMap;
@@ -110,4 +111,48 @@ fn the_release_files_of_three_systems_are_uploaded_out_of_one_directory() {
         "{}",
         again.stdout
     );
+}
+
+/// An assembly of .NET and its portable PDB, as a wheel ships them, under the keys that debuggers of .NET ask for. Ids as llvm-readobj reads them.
+#[test]
+fn an_assembly_and_its_portable_pdb_are_found_by_the_keys_of_the_symbol_protocols() {
+    let (Some(unzip), Some(readobj)) = (program::tool("unzip"), program::tool("llvm-readobj-19")) else { return };
+    let Some(wheel) = downloads::CLR_LOADER.file() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let tree = "clr_loader/ffi/dlls/amd64";
+    let unpacked = Command::new(unzip).arg("-q").arg(wheel).arg(format!("{tree}/*")).arg("-d").arg(folder.path());
+    assert!({ unpacked }.status().unwrap().success());
+    let tree = folder.path().join(tree);
+    let (assembly, pdb) = (tree.join("ClrLoader.dll"), tree.join("ClrLoader.pdb"));
+    let told =
+        Command::new(readobj).args(["--file-headers", "--coff-debug-directory"]).arg(&assembly).output().unwrap();
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let field = |name: &str| {
+        let line = told.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(": ")).unwrap();
+        line.trim_matches(['{', '}']).to_owned()
+    };
+    let stamp = field("TimeDateStamp").rsplit("(0x").next().unwrap().trim_end_matches(')').to_owned();
+    let size: u32 = field("SizeOfImage").parse().unwrap();
+    let guid = field("PDBGUID").replace('-', "").to_ascii_lowercase();
+
+    let server = program::RunningServer::start(&folder.path().join("data"));
+    let to = format!("http://{}", server.address);
+    program::symseal(["upload", "--to", &to, &text(&tree)]).ok();
+    let get = |path: &str| {
+        let output = run("curl", &["-s", "-w", "%{http_code}", &format!("{to}/symbols/{path}")]);
+        assert!(output.status.success(), "{path}");
+        let (body, status) = output.stdout.split_at(output.stdout.len() - 3);
+        (String::from_utf8_lossy(status).into_owned(), body.to_vec())
+    };
+    // A portable PDB has no age: eight letters f stand where it would. (SSQP key conventions)
+    let portable = format!("clrloader.pdb/{guid}ffffffff/clrloader.pdb");
+    let executable = format!("clrloader.dll/{}{size:x}/clrloader.dll", stamp.to_ascii_uppercase());
+    for (key, file) in [(&portable, &pdb), (&executable, &assembly)] {
+        for key in [key.clone(), key.to_ascii_lowercase(), key.replace("clrloader", "ClrLoader")] {
+            let (status, body) = get(&key);
+            assert!(status == "200" && body == std::fs::read(file).unwrap(), "{key}: {status}");
+        }
+    }
+    // As a PDB of Windows it would have this key, and there is none.
+    assert_eq!(get(&format!("clrloader.pdb/{guid}1/clrloader.pdb")).0, "404");
 }

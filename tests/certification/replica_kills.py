@@ -69,12 +69,16 @@ class Postgres:
         data = folder / "data"
         subprocess.run([self.programs / "initdb", "--no-sync", "--encoding=UTF8", "--locale=C", "--auth=trust", "--username=symseal", "-D", data],
                        check=True, stdout=subprocess.DEVNULL, cwd=folder, **self.user)
+        self.url = f"postgres://symseal@localhost/postgres?host={folder}"
+        self.start()
+
+    def start(self):
+        data, folder = self.folder / "data", self.folder
         self.server = subprocess.Popen(
             [self.programs / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=60"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder, **self.user)
         ready = [self.programs / "pg_isready", "-q", "-h", folder, "-U", "symseal", "-d", "postgres"]
         wait_for("PostgreSQL", lambda: subprocess.run(ready, cwd=folder).returncode == 0)
-        self.url = f"postgres://symseal@localhost/postgres?host={folder}"
 
     def end(self):
         self.server.send_signal(signal.SIGQUIT)
@@ -93,9 +97,13 @@ class Objects:
             raise SystemExit(3)
         (folder / "data" / self.BUCKET).mkdir(parents=True)
         (folder / "sidecar").mkdir()
-        self.port = free_port()
+        self.program, self.folder, self.port = program, folder, free_port()
+        self.start()
+
+    def start(self):
+        folder = self.folder
         self.server = subprocess.Popen(
-            [program, "--access", self.KEY, "--secret", self.SECRET, "--quiet", "--port", f"127.0.0.1:{self.port}",
+            [self.program, "--access", self.KEY, "--secret", self.SECRET, "--quiet", "--port", f"127.0.0.1:{self.port}",
              "posix", "--sidecar", folder / "sidecar", folder / "data"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         wait_for("versitygw", self.listens)

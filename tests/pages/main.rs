@@ -173,3 +173,68 @@ fn strangers_see_nothing_of_what_they_may_not_read() {
     let address = browser.evaluate("location.pathname");
     assert!(address.as_str().unwrap().starts_with("/t/"), "{address}");
 }
+
+/// One seal by a key that the server trusts, one by a stranger's, and none: each page says which, and why.
+#[test]
+fn pages_say_whether_a_seal_is_trusted_and_why_not() {
+    let Some(mut browser) = Browser::start() else { return };
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| text(&root.path().join(name));
+    for keys in ["ours", "theirs"] {
+        symseal(["key", "generate", "--output", &at(keys)]).ok();
+    }
+    let (trust, log) = (at("trust"), at("log"));
+    let key = at("ours/artifact.pub.pem");
+    symseal(["trust", "init", "--trust", &trust, "--key", &key, "--name", "shop*", "--log", &log]).ok();
+    let server = RunningServer::start_with(&root.path().join("data"), &["--trust", &trust]);
+    let url = format!("http://{}", server.address);
+    let pictures = std::env::var_os("SYMSEAL_PICTURES").map(PathBuf::from);
+    let releases =
+        [("1.0", Some("ours"), "sealed"), ("2.0", Some("theirs"), "seal refused"), ("3.0", None, "not sealed")];
+    for (version, keys, _) in releases {
+        let folder = root.path().join(format!("build-{version}"));
+        std::fs::create_dir(&folder).unwrap();
+        let id = format!("-Wl,--build-id=0x{BUILD_ID}{}", version.replace('.', ""));
+        let Some(binary) = program::compile_c(&folder, "app", "int main(void) { return 0; }\n", &["-g", &id]) else {
+            return;
+        };
+        let layout = at(version);
+        symseal(["bundle", "build", &text(&binary), "--name", "shop", "--version", version, "--output", &layout]).ok();
+        if let Some(keys) = keys {
+            let key = at(&format!("{keys}/artifact.key.pem"));
+            symseal(["bundle", "seal", &layout, "--key", &key, "--log", &log, "--log-key", &at("ours/log.key.pem")])
+                .ok();
+        }
+        symseal(["bundle", "push", &layout, &format!("{}/shop/app:{version}", server.address)]).ok();
+    }
+    browser.forbid_scripts();
+    for (version, _, verdict) in releases {
+        browser.open(&format!("{url}/search?q=shop"));
+        let found = browser.text();
+        let row =
+            found.lines().find(|line| line.contains(&format!("shop@{version}"))).unwrap_or_else(|| panic!("{found}"));
+        let row_and_next: String = found[found.find(row).unwrap()..].lines().take(3).collect();
+        assert!(row_and_next.contains(verdict), "{version}: {found}");
+        let link =
+            format!("[...document.querySelectorAll('td a')].find(a => a.textContent.includes('{version}')).click()");
+        browser.follow(&link);
+        let page = browser.text();
+        let expected: &[&str] = match verdict {
+            "sealed" => &["shop@1.0", "sealed", "artifact-key"],
+            "seal refused" => &["shop@2.0", "seal refused", "Check", "Expected", "Found"],
+            _ => &["shop@3.0", "not sealed", "No seal has come for it."],
+        };
+        expected.iter().for_each(|part| assert!(page.contains(part), "{part}: {page}"));
+        for (window, width, scheme) in [("phone", 360, "light"), ("desk", 1280, "dark")] {
+            browser.resize(width, 900, window == "phone");
+            browser.prefer(scheme);
+            assert_fits(&mut browser, &format!("{verdict} on a {window}"));
+            if let Some(pictures) = &pictures {
+                browser.picture(&pictures.join(format!("{}-{window}.png", verdict.replace(' ', "-"))));
+            }
+        }
+    }
+    browser.open(&format!("{url}/"));
+    assert!(browser.text().contains("1 of them sealed"), "{}", browser.text());
+    assert_eq!(browser.complaints, Vec::<String>::new());
+}

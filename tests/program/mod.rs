@@ -200,6 +200,11 @@ impl RunningServer {
         self.child.id()
     }
 
+    /// Waits until it ends by itself.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().expect("a child")
+    }
+
     /// The most memory that the server had at once, in bytes (proc(5), `VmHWM`).
     #[cfg(target_os = "linux")]
     pub fn peak_memory(&self) -> u64 {

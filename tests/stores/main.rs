@@ -26,6 +26,7 @@ mod put_back;
 mod replicas;
 mod scene;
 mod starting;
+mod stopping;
 mod tls;
 mod trees;
 mod untold;
