@@ -218,7 +218,7 @@ fn gdb_and_lldb_find_files_below_build_id() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("app.c"), "{text}");
     }
-    if let Some(lldb) = program::tool("lldb") {
+    if let Some(lldb) = program::any_tool(program::LLDB) {
         let look = |settings: &[&str]| {
             let mut command = Command::new(&lldb);
             command.env("HOME", release.root.path()).args(["--no-lldbinit", "--batch"]);

@@ -4,7 +4,7 @@ use crate::three_systems;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::program::{RunningServer, peer, symseal, tool};
+use crate::program::{LLDB, any_tool, RunningServer, peer, symseal, tool};
 use crate::three_systems::run;
 use serde_json::Value;
 
@@ -86,7 +86,7 @@ fn gdb_and_llvm_symbolizer_use_the_directory_by_build_id() {
 #[test]
 fn lldb_uses_the_dsym_as_it_lies() {
     let Some(pulled) = Pulled::make() else { return };
-    let Some(lldb) = tool("lldb") else { return };
+    let Some(lldb) = any_tool(LLDB) else { return };
     let (id, _) = pulled.module("macos");
     let uuid = id.trim_start_matches("uuid:");
     let folder = pulled.folder();

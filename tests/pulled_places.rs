@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::program::{any_tool, peer, symseal, tool};
+use crate::program::{LLDB, any_tool, peer, symseal, tool};
 use crate::three_systems::run;
 
 const MAIN: &str = "int twice(int v);\nint main(int argc, char **argv) { return twice(argc); }\n";
@@ -124,7 +124,7 @@ fn a_package_of_split_dwarf_is_found_by_every_debugger() {
                 let told = gdb(debugger, &tree, &file, "info scope twice");
                 assert!(told.contains("Symbol x is"), "{}: {told}", file.display());
             }
-            let Some(lldb) = tool("lldb") else { continue };
+            let Some(lldb) = any_tool(LLDB) else { continue };
             let told = run(Command::new(lldb)
                 .args(["--no-lldbinit", "--batch", "-o"])
                 .arg(format!("settings set target.debug-file-search-paths {}", tree.display()))

@@ -144,8 +144,7 @@ impl Scene {
 impl Scene {
     /// lldb on the stripped program, set up as `symseal setup lldb` says for `url`; what it prints.
     pub(crate) fn lldb(&self, url: &str, cache: &str) -> Option<String> {
-        // Before version 18 it asks no servers.
-        let lldb = program::tool("lldb-19")?;
+        let lldb = program::any_tool(program::LLDB)?;
         let init = self.at(&format!("{cache}.lldbinit"));
         std::fs::write(&init, symseal(["setup", "lldb", "--server", url]).ok().stdout).unwrap();
         let output = Command::new(lldb)

@@ -115,6 +115,9 @@ pub fn any_tool(names: &[&str]) -> Option<PathBuf> {
     found
 }
 
+/// lldb, for [`any_tool`]: Debian 12's own is of version 14, cannot be installed beside a newer one, and asks no servers.
+pub const LLDB: &[&str] = &["lldb-19", "lldb"];
+
 /// LLVM's linker for Mach-O.
 #[track_caller]
 pub fn macho_linker() -> Option<PathBuf> {
