@@ -4,7 +4,7 @@ use crate::three_systems;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::program::{LLDB, any_tool, RunningServer, peer, symseal, tool};
+use crate::program::{LLDB, RunningServer, any_tool, peer, symseal, tool};
 use crate::three_systems::run;
 use serde_json::Value;
 
