@@ -120,8 +120,10 @@ fn an_assembly_and_its_portable_pdb_are_found_by_the_keys_of_the_symbol_protocol
     let Some(wheel) = downloads::CLR_LOADER.file() else { return };
     let folder = tempfile::tempdir().unwrap();
     let tree = "clr_loader/ffi/dlls/amd64";
-    let unpacked = Command::new(unzip).arg("-q").arg(wheel).arg(format!("{tree}/*")).arg("-d").arg(folder.path());
-    assert!({ unpacked }.status().unwrap().success());
+    let pattern = format!("{tree}/*");
+    assert!(
+        Command::new(unzip).arg("-q").arg(wheel).arg(pattern).arg("-d").arg(folder.path()).status().unwrap().success()
+    );
     let tree = folder.path().join(tree);
     let (assembly, pdb) = (tree.join("ClrLoader.dll"), tree.join("ClrLoader.pdb"));
     let told =
