@@ -220,7 +220,7 @@ fn pages_say_whether_a_seal_is_trusted_and_why_not() {
         browser.follow(&link);
         let page = browser.text();
         let expected: &[&str] = match verdict {
-            "sealed" => &["shop@1.0", "sealed", "artifact-key"],
+            "sealed" => &["shop@1.0", "sealed", "Signed by", "A seal holds"],
             "seal refused" => &["shop@2.0", "seal refused", "Check", "Expected", "Found"],
             _ => &["shop@3.0", "not sealed", "No seal has come for it."],
         };
