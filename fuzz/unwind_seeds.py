@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the seeds of the target `uwt_compile` for 32-bit ARM's index table and for Go's table of functions again, and that of `uwt_walk` for what a
-table says of Go's runtime, and for rules that count from their base: small ones by hand, laid out as the targets take their bytes apart.
+"""Makes the seeds of the target `uwt_compile` for 32-bit ARM's index table and for Go's table of functions again, and those of `uwt_walk` for what a
+table says of Go's runtime, of tasks and of coroutines, for rules that count from their base, and for the other processors: small ones by hand, laid out as the targets take their bytes apart.
 
     fuzz/unwind_seeds.py
 """
@@ -125,6 +125,50 @@ def base_walk():
     return seed[:at] + with_section(table, 6, struct.pack(f"<{len(words)}Q", *words)) + length
 
 
+# The seeds whose rules mean something on every processor, and the processors by their numbers (docs/formats/uwt.md).
+PLAIN = ("sp", "fp", "register", "deref", "program", "signal")
+PROCESSORS = {2: "aarch64", 3: "mips", 4: "mipsel", 5: "i686", 6: "riscv64", 7: "arm"}
+
+
+def other_walks():
+    """The same for each other processor: the target writes its number over that of the table, and makes the header good."""
+    for number, processor in PROCESSORS.items():
+        for name in PLAIN:
+            seed = (WALKS / name).read_bytes()
+            yield f"{processor}_{name}", bytes([0x80 | number << 4 | seed[0] & 3]) + seed[1:]
+
+
+def continued_walk(kind, section):
+    """The seed of plain rules with what says who waits for a task or a coroutine."""
+    seed = (WALKS / "sp").read_bytes()
+    at = seed.index(b"UWT1")
+    table, length = seed[at:-2], seed[-2:]
+    return seed[:at] + with_section(table, kind, section) + length
+
+
+def tasks_walk():
+    """All of the code polls a task, whose header is as tokio's: state, queue, vtable, owner; its waker lies behind the vtable's own word."""
+    fields = struct.pack("<Q6I", 0x40, 0, 16, 0, 24, 8, 16)
+    return continued_walk(14, fields + struct.pack("<3I", 0x1000, 0x40, 2 << 1 | 1) + struct.pack("<3I", 0x1040, 0x40, 2 << 1))
+
+
+def coroutines_walk():
+    """One coroutine with a handle at 32, a function that resumes it, one that destroys it, and a program that says where its frame is."""
+    functions = struct.pack("<3I", 0x1000, 0x40, 1) + struct.pack("<3I", 0x1040, 0x40, 2)
+    # The word at the CFA less 16.
+    program = bytes([1, 16, 2]) + struct.pack("<q", -16) + bytes([3, 8, 0])
+    fields = struct.pack("<4I", 1, 2, 1, 0) + struct.pack("<4I", 24, 32, 0, 0)
+    return continued_walk(15, fields + functions + struct.pack("<3I", 0x1000, 0x40, 0) + program)
+
+
+def walks():
+    yield "go", go_walk()
+    yield "base", base_walk()
+    yield "tasks", tasks_walk()
+    yield "coroutines", coroutines_walk()
+    yield from other_walks()
+
+
 def seeds():
     # push {r4, lr}; sub sp, #8; bl .+4; add sp, #8; pop {r4, pc} of Thumb; the same in ARM.
     thumb = bytes.fromhex("10b582b000f000f802b010bd").ljust(32, b"\0")
@@ -152,6 +196,6 @@ def seeds():
     yield "go_arm64_placed", go(0xFFFFFFF1, AARCH64, [(4, 0), (24, 32), (4, 0)], 5, 0, code)
 
 
-for path, seed in [*((CORPUS / name, seed) for name, seed in seeds()), (WALKS / "go", go_walk()), (WALKS / "base", base_walk())]:
+for path, seed in [*((CORPUS / name, seed) for name, seed in seeds()), *((WALKS / name, seed) for name, seed in walks())]:
     path.write_bytes(seed)
     print(f"{path.name}: {len(seed)} bytes")

@@ -30,7 +30,7 @@ pub struct Cache {
 pub struct Entry {
     lookup: u64,
     pub(crate) rule: Rule,
-    /// [`Modules::generation`] that the entry came from; 0 marks an empty entry.
+    /// [`Modules::generation`] that the entry came from, or [`KEPT_FOR_NONE`].
     generation: u32,
     /// Index of the module, or [`NO_MODULE`].
     pub(crate) module: u32,
@@ -44,13 +44,17 @@ pub struct Entry {
 const WAYS: usize = 4;
 
 pub(crate) const NO_MODULE: u32 = u32::MAX;
+/// The generation of modules of which nothing is kept, because every other number was given.
+pub(crate) const NO_GENERATION: u32 = 0;
+/// The generation of an entry that answers nobody; no modules have it.
+pub(crate) const KEPT_FOR_NONE: u32 = u32::MAX;
 /// Stands for a rule that is not followed in the short loop: it is not [plain](Rule::is_plain), or does not tell the frame pointer.
 const NOT_PLAIN: i32 = i32::MIN;
 
 impl Entry {
     /// An entry that answers nothing.
     pub const EMPTY: Self =
-        Self { lookup: 0, rule: Rule::GAP, generation: 0, module: NO_MODULE, cfa_offset: 0, fp_offset: 0 };
+        Self { lookup: 0, rule: Rule::GAP, generation: KEPT_FOR_NONE, module: NO_MODULE, cfa_offset: 0, fp_offset: 0 };
 
     fn new(lookup: u64, generation: u32, rule: Rule, module: u32, machine: &Machine) -> Self {
         let word = machine.word;
@@ -131,9 +135,14 @@ impl Cache {
             None => place.checked_rem(self.entries.len() as u64).unwrap_or(0) as usize,
         };
         let is_hit = |entry: &Entry| entry.lookup == lookup && entry.generation == modules.generation();
-        if !self.entries.get(at).is_some_and(is_hit) {
-            self.fill(at, lookup, machine, modules, hint);
+        if self.entries.get(at).is_some_and(is_hit) {
+            return self.entries.get(at).unwrap_or(&Entry::EMPTY);
         }
+        // In the same line of the processor's cache. It stays there: of two addresses in turn, whose place it is, each would move the other.
+        if self.entries.get(at ^ 1).is_some_and(is_hit) {
+            return self.entries.get(at ^ 1).unwrap_or(&Entry::EMPTY);
+        }
+        self.fill(at, lookup, machine, modules, hint);
         self.entries.get(at).unwrap_or(&Entry::EMPTY)
     }
 
@@ -163,10 +172,14 @@ impl Cache {
         }
         self.misses += 1;
         let (rule, module) = modules.locate(lookup, hint);
-        let mut moved = Entry::new(lookup, if self.keeps { generation } else { 0 }, rule, module, machine);
+        let mut moved = Entry::new(lookup, self.kept_for(generation), rule, module, machine);
         for way in 0..WAYS {
             moved = self.put(at ^ way, moved);
         }
+    }
+
+    fn kept_for(&self, generation: u32) -> u32 {
+        if self.keeps && generation != NO_GENERATION { generation } else { KEPT_FOR_NONE }
     }
 
     /// Puts `entry` at `at`, and gives what was there; the entry itself where there is no such place.
@@ -194,6 +207,16 @@ impl Default for Cache {
 mod tests {
     use super::*;
     use crate::arch::{Arch, Target, X86_64};
+
+    #[test]
+    fn nothing_is_kept_for_modules_that_got_no_number_of_their_own() {
+        let modules = Modules::new(Arch::X86_64, alloc::vec::Vec::new()).with_generation(NO_GENERATION);
+        let (mut cache, mut hint) = (Cache::with_capacity(16), 0);
+        for misses in 1..=3 {
+            cache.find(0, 0, X86_64::MACHINE, &modules, &mut hint);
+            assert_eq!(cache.misses, misses);
+        }
+    }
 
     #[test]
     fn four_addresses_that_share_a_place_are_all_kept() {

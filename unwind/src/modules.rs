@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use symseal_module::{Avma, Rva, Svma};
 
 use crate::arch::Arch;
-use crate::cache::NO_MODULE;
+use crate::cache::{KEPT_FOR_NONE, NO_GENERATION, NO_MODULE};
 use crate::coroutines::CoroutineTable;
 use crate::frame::Frame;
 use crate::goroutine::GoRuntime;
@@ -92,6 +92,16 @@ struct Entry<'t> {
     index: u32,
 }
 
+/// Numbers for [`Modules::new`]. 64 bits would never come to their end, but processors of 32 bits cannot count them at once.
+static GENERATIONS: AtomicU32 = AtomicU32::new(1);
+
+/// What tells entries of a cache apart that came from different sets of modules: never the same twice, and [`NO_GENERATION`] once all were given.
+fn next_generation(from: &AtomicU32) -> u32 {
+    let given =
+        from.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| (next < KEPT_FOR_NONE).then(|| next + 1));
+    given.unwrap_or(NO_GENERATION)
+}
+
 /// Where a walk found its last module, which is where the next frame most likely is too.
 pub(crate) type Hint = usize;
 
@@ -99,13 +109,7 @@ impl<'t> Modules<'t> {
     /// The modules of a process on `arch`, in any order; frames refer to them by their index in `modules`. Where two overlap, the
     /// one with the higher start address counts for the addresses from there on. A table for another architecture counts as none.
     pub fn new(arch: Arch, modules: Vec<Module<'t>>) -> Self {
-        // Tells entries of a cache apart that came from different sets of modules; after 2^32 of them numbers come again, which 64 bits would not, but processors of
-        // 32 bits cannot count them at once. 0 is never given.
-        static GENERATIONS: AtomicU32 = AtomicU32::new(1);
-        let mut generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
-        if generation == 0 {
-            generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
-        }
+        let generation = next_generation(&GENERATIONS);
         let mut entries: Vec<_> = modules
             .into_iter()
             .zip(0..NO_MODULE)
@@ -221,6 +225,11 @@ impl<'t> Modules<'t> {
         self.generation
     }
 
+    #[cfg(test)]
+    pub(crate) fn with_generation(self, generation: u32) -> Self {
+        Self { generation, ..self }
+    }
+
     /// The rule and module of `address`; the module's index is that of the caller, or [`NO_MODULE`].
     #[inline(always)]
     pub(crate) fn locate(&self, address: u64, hint: &mut Hint) -> (Rule, u32) {
@@ -285,5 +294,17 @@ impl<'t> Modules<'t> {
         let at = self.entries.partition_point(|entry| entry.start <= address).checked_sub(1)?;
         let entry = self.entries.get(at)?;
         (address.wrapping_sub(entry.start) < entry.size).then_some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_is_given_twice() {
+        let numbers = AtomicU32::new(KEPT_FOR_NONE - 2);
+        let given = [(); 4].map(|()| next_generation(&numbers));
+        assert_eq!(given, [KEPT_FOR_NONE - 2, KEPT_FOR_NONE - 1, NO_GENERATION, NO_GENERATION]);
     }
 }

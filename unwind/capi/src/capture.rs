@@ -8,7 +8,7 @@ use symseal_unwind::{Frame, Options, unwind_with};
 
 use crate::context::dwunw_context;
 use crate::memory::{CaptureMemory, Reader, dwunw_read, dwunw_window};
-use crate::registers::{dwunw_registers, engine_registers};
+use crate::registers::{self, dwunw_registers, engine_registers};
 use crate::scratch::{InUse, dwunw_scratch};
 use crate::sized::{self, Sized32};
 use crate::status::{dwunw_status, dwunw_status as S};
@@ -17,7 +17,8 @@ use crate::target::{self, Stopped};
 /// dwunw_capture_request.flags: what no window holds is read from process pid, by process_vm_readv or through /proc/PID/mem.
 pub const DWUNW_CAPTURE_READ_TARGET: u32 = 1;
 /// dwunw_capture_request.flags: thread tid of process pid is stopped with ptrace while it is captured; its registers are read then, and registers
-/// must be null. Goes with DWUNW_CAPTURE_READ_TARGET. Each stop is a SIGCHLD for this process, and a status for whoever of its threads waits
+/// must be null. Goes with DWUNW_CAPTURE_READ_TARGET. A library for another processor than x86_64 says DWUNW_STATUS_UNSUPPORTED_ARCH and stops
+/// nothing. Each stop is a SIGCHLD for this process, and a status for whoever of its threads waits
 /// for any child.
 pub const DWUNW_CAPTURE_STOP_TARGET: u32 = 2;
 /// dwunw_capture_request.flags: where no rule and no frame pointer leads on, the stack is searched for the one word that calls account for.
@@ -173,6 +174,10 @@ unsafe fn capture(
     }
     if stops && (!reads_target || !request.registers.is_null()) || reads_target && request.pid <= 0 || request.tid < 0 {
         return Err(S::BadArgument);
+    }
+    // Nothing is stopped whose registers would then not be read.
+    if stops && !registers::CAN_STOP {
+        return Err(S::UnsupportedArch);
     }
     let thread = if stops && request.tid != 0 { request.tid } else { request.pid };
     let reader = match request.read {

@@ -96,6 +96,9 @@ pub(crate) fn engine_registers(given: &dwunw_registers) -> Result<(Arch, Registe
     Ok((arch, Registers { pc: given.pc, sp, fp, general }))
 }
 
+/// Whether the registers of a stopped thread can be read here.
+pub(crate) const CAN_STOP: bool = cfg!(target_arch = "x86_64");
+
 /// The registers of a thread that this process has stopped.
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "a system call through the C library")]
@@ -134,7 +137,7 @@ pub(crate) fn of_stopped(thread: libc::pid_t) -> Result<dwunw_registers, dwunw_s
     })
 }
 
-/// The registers of a thread that this process has stopped.
+/// See [`CAN_STOP`].
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn of_stopped(_: libc::pid_t) -> Result<dwunw_registers, dwunw_status> {
     Err(dwunw_status::UnsupportedArch)
