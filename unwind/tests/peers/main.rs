@@ -1,6 +1,6 @@
 //! Stacks of core files, beside what other unwinders make of them: gdb, eu-stack, framehop. The truth is the source of the programs:
 //! which of its functions are on the stack in a scene. Where they are all there, in order, with the end of the stack behind them, our
-//! frames are what the others are held against, address by address.
+//! frames are what the others are held against, address by address: the addresses between them are ours, and no other's word.
 //!
 //! The peers may fail where we do not; how often is printed, and in `docs/unwinding.md`.
 //!
@@ -273,6 +273,8 @@ struct Tally {
 
 /// The peer that is named from outside.
 const OTHER: &str = "SYMSEAL_PEER";
+/// eu-stack as one that is named from outside.
+const EU_STACK: &str = "eu-stack -n 64 --core {core} -e {program}";
 /// Where programs and core files stay.
 const CORPUS: &str = "SYMSEAL_PEER_CORPUS";
 
@@ -331,7 +333,12 @@ fn check(platform: &Platform) {
         };
         compare(platform.gdb, peer::by_gdb(platform.gdb, &program, &core_path));
         if platform.has_eu_stack {
-            compare("eu-stack", peer::by_eu_stack(&program, &core_path));
+            let theirs = peer::by_eu_stack(&program, &core_path);
+            if theirs.is_some() {
+                let named = peer::by_command(EU_STACK, &program, &core_path);
+                assert_eq!(named, theirs, "what is named from outside is asked as others are");
+            }
+            compare("eu-stack", theirs);
         }
         if let Ok(command) = std::env::var(OTHER) {
             compare(OTHER, peer::by_command(&command, &program, &core_path));

@@ -91,7 +91,9 @@ pub(crate) fn by_command(line: &str, program: &Path, core: &Path) -> Option<Vec<
     let mut words = line.split_ascii_whitespace();
     let mut command = Command::new(words.next()?);
     command.args(words.map(filled));
-    output(command).map(|text| frames(&text))
+    let text = output(command);
+    assert!(text.is_some(), "cannot be run: {line}");
+    text.map(|text| frames(&text))
 }
 
 pub(crate) fn by_framehop(arch: Arch, core: &Core, mapped: &[Mapped]) -> Vec<Option<u64>> {
