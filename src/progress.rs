@@ -22,10 +22,14 @@ pub(crate) fn bar(total: u64, message: impl Into<String>) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new(total).with_message(message.into());
-    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {elapsed}") {
-        bar.set_style(style);
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} {per_sec}, {left} left") {
+        bar.set_style(style.with_key("left", time_left));
     }
     bar
+}
+
+fn time_left(state: &ProgressState, out: &mut dyn Write) {
+    let _ = out.write_str(&left(state.pos(), state.len(), state.eta()));
 }
 
 /// A bar over bytes on standard error, with rate and time left; hidden when that is no terminal.
@@ -34,9 +38,7 @@ pub(crate) fn bytes_bar(message: impl Into<String>) -> ProgressBar {
     if let Ok(style) =
         ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec}, {left} left  {msg:40!}")
     {
-        bar.set_style(style.with_key("left", |state: &ProgressState, out: &mut dyn Write| {
-            let _ = out.write_str(&left(state.pos(), state.len(), state.eta()));
-        }));
+        bar.set_style(style.with_key("left", time_left));
     }
     bar
 }

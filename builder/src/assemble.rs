@@ -14,6 +14,7 @@ use symseal_module::DebugId;
 
 use crate::error::BuildError;
 use crate::module::Finished;
+use crate::report::BuildReport;
 
 /// The symbol index of these modules, without its shards. Their order does not matter.
 pub(crate) fn index(name: &str, version: &str, finished: Vec<Finished>) -> (SymbolIndex, Pages) {
@@ -42,6 +43,17 @@ pub(crate) fn index(name: &str, version: &str, finished: Vec<Finished>) -> (Symb
     }
     title::keep_apart(&mut index);
     (index, pages)
+}
+
+/// Notes which modules' files lie apart, as the place of one of them is another module's.
+pub(crate) fn tell_what_moved(index: &SymbolIndex, report: &mut BuildReport) {
+    for module in &mut report.modules {
+        let text = module.debug_id.to_string();
+        let entry = [&index.linux, &index.windows, &index.macos].into_iter().find_map(|map| map.get(&text));
+        let moved =
+            entry.into_iter().flat_map(|entry| &entry.files).filter(|file| title::is_kept_apart(&text, &file.path));
+        module.notes.extend(moved.map(|file| format!("stored as {}, as its place is another module's", file.path)));
+    }
 }
 
 /// Page hashes of the modules' files, by the text of the module's id.

@@ -153,6 +153,7 @@ impl SymbolBundleBuilder {
         let sources = self.gather(&mut finished, Some(staging.layout()), &mut report)?;
         let mut report = self.checked(report)?;
         let (mut index, pages) = assemble::index(&self.options.name, &self.options.version, finished);
+        assemble::tell_what_moved(&index, &mut report);
         index.sources = sources.as_ref().and_then(GatheredSources::digest);
         if let Some(sources) = sources {
             sources.publish(&self.options.version, staging.layout())?;

@@ -122,6 +122,30 @@ fn a_layout_in_a_folder_of_a_tar_is_read_as_skopeo_wrote_it() {
     );
 }
 
+/// As `skopeo copy docker://… oci:dist` leaves it in a directory that has other things to ship.
+#[test]
+fn what_lies_beside_a_layout_in_a_directory_is_walked_as_it_is_in_a_tar() {
+    let Some(scene) = Scene::make() else { return };
+    let Some(skopeo) = tool("skopeo") else { return };
+    let image = scene.at("image");
+    let saved =
+        scene.pack("saved.tar", &["-C", image.to_str().unwrap(), "ec.json", "lower.tar", "upper.tar", "manifest.json"]);
+    let (from, to) = (format!("docker-archive:{}", saved.display()), format!("oci:{}:v1", scene.at("dist").display()));
+    run(&skopeo, &["--insecure-policy", "copy", "-q", &from, &to]);
+    std::fs::create_dir(scene.at("dist/deep")).unwrap();
+    let cc = tool("cc").unwrap();
+    for (folder, name) in [("dist", "beside.so"), ("dist/deep", "below.so")] {
+        let id = format!("-Wl,--build-id=0x{:02x}0a0b0c", name.as_bytes()[2]);
+        compile(&cc, &scene.at(folder), name, SOURCE, &["-g", &id]);
+    }
+    std::os::unix::fs::symlink("beside.so", scene.at("dist/link.so")).unwrap();
+    let all = ["below.so", "beside.so", "kept.so", "new.so"];
+    check(&scene.at("dist"), &all);
+    check(&scene.pack("dist.tar", &["dist"]), &all);
+    let found = report(&[scene.at("dist")]);
+    assert_eq!(found.inputs.skipped.get("symbolic link"), Some(&1), "{:#?}", found.inputs);
+}
+
 #[test]
 fn an_image_that_cannot_be_read_as_one_is_told_and_fails_a_strict_build() {
     let Some(scene) = Scene::make() else { return };

@@ -85,3 +85,27 @@ with tarfile.open(sys.argv[1], 'w') as tar:
         assert!(!titles.iter().any(|other| other.starts_with(&directory)), "{title}: {titles:#?}");
     }
 }
+
+#[test]
+fn a_file_that_could_not_keep_its_name_or_its_place_is_told() {
+    let Some(cc) = tool("cc") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let compile = |name: &str, id: &str| {
+        let folder = dir.path().join(id);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("a.c"), SOURCE).unwrap();
+        let (to, id) = (folder.join(name), format!("-Wl,--build-id=0x{id}"));
+        run(&cc, &["-g", "-shared", "-fPIC", &id, text(&folder.join("a.c")), "-o", text(&to)]);
+        to
+    };
+    // An id of one byte has no place of its own in a directory of build-ids.
+    let (device, plain) = (compile("CON.so", "a1"), compile("plain.so", "a1b2c3d4"));
+    let built = builder(&[device, plain]).build_into(&dir.path().join("bundle")).unwrap();
+    let notes = |name: &str| {
+        let module = built.report.modules.iter().find(|module| module.name == name).unwrap();
+        module.notes.iter().filter(|note| note.starts_with("stored as ")).cloned().collect::<Vec<_>>()
+    };
+    let told = notes("CON.so");
+    assert!(!told.is_empty() && told.iter().all(|note| note.contains("%43ON.so")), "{told:?}");
+    assert_eq!(notes("plain.so"), Vec::<String>::new());
+}

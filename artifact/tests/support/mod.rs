@@ -195,7 +195,7 @@ fn ask_llvm(tool: &str, arguments: &[&str], folder: &Path, object: &Path, addres
 }
 
 /// How often llvm-symbolizer may crash on a file before it is asked no more.
-const MOST_CRASHES: u32 = 40;
+const MOST_CRASHES: u32 = 500;
 
 /// llvm-symbolizer's frames by address. It crashes on some PDBs: such addresses are missing, and said out loud. They are
 /// asked for in an order by chance, so that those after the last crash are not all of one part of the code.

@@ -128,6 +128,9 @@ fn link_names(links: &[PathBuf], roots: &[PathBuf], candidates: &[Candidate]) ->
     links.iter().filter_map(named).collect()
 }
 
+/// What an OCI layout is made of, and where ours has what is on its way into one.
+const LAYOUT: [&str; 4] = ["oci-layout", "index.json", "blobs", "ingest"];
+
 /// The content of one directory.
 #[derive(Default)]
 struct Listed {
@@ -160,9 +163,11 @@ fn list(directory: &Path, output: Option<&Path>) -> Result<Listed, BuildError> {
     }
     let has = |name: &str| listed.files.iter().any(|file| file.path.file_name().is_some_and(|found| found == name));
     if has("oci-layout") && has("index.json") {
-        // Its blobs are the image's layers, and mean something in their order alone.
-        let layout = Candidate { path: directory.to_owned(), named: false, size: 0, is_layout: true };
-        return Ok(Listed { files: vec![layout], ..Listed::default() });
+        // Its blobs are the image's layers, and mean something in their order alone. What else lies there is no part of it.
+        let is_of_layout = |path: &Path| path.file_name().is_some_and(|name| LAYOUT.iter().any(|own| name == *own));
+        listed.files.retain(|file| !is_of_layout(&file.path));
+        listed.directories.retain(|directory| !is_of_layout(directory));
+        listed.files.push(Candidate { path: directory.to_owned(), named: false, size: 0, is_layout: true });
     }
     Ok(listed)
 }

@@ -142,6 +142,7 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
     };
     let mut report = report(id, module, main, &entry, stream, &unwind, (&table, &index));
     report.notes.extend(another_checksum(module, &files));
+    report.notes.extend(places::renamed(&entry));
     Ok(Finished { id: id.clone(), entry, pages: stored.pages, report, sources })
 }
 

@@ -2,7 +2,7 @@
 
 use symseal_artifact::IdKind;
 use symseal_bundle::compose::FileFormat;
-use symseal_bundle::title;
+use symseal_bundle::{ModuleEntry, title};
 use symseal_module::DebugId;
 
 use crate::inputs::InputFile;
@@ -86,6 +86,13 @@ pub(super) fn dsym_member(id: &DebugId, file: &InputFile) -> Option<String> {
 /// A place for a file of a dSYM whose title is another file's, or a directory of it.
 pub(super) fn apart(id: &DebugId, title: &str) -> String {
     format!("debug_file/{}/{title}", stem(id))
+}
+
+/// Which files could not keep their names: in a title a `%` always stands for something that was written otherwise. (docs/formats/bundle.md,
+/// "Names from inputs")
+pub(super) fn renamed(entry: &ModuleEntry) -> Vec<String> {
+    let renamed = entry.files.iter().filter(|file| file.path.contains('%'));
+    renamed.map(|file| format!("stored as {}, as no file of a bundle may have its name", file.path)).collect()
 }
 
 /// The format of a file that is taken as it is.

@@ -11,7 +11,7 @@ mod together;
 use symseal_module::DebugId;
 
 pub use component::component;
-pub use places::{keep_apart, take_back};
+pub use places::{is_kept_apart, keep_apart, take_back};
 pub use platforms::{
     dsym_member, linked_debug_file, macho_image, pdb, pe_image, split_package, split_unit, split_unit_by_name,
 };

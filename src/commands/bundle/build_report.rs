@@ -60,8 +60,14 @@ fn modules(report: &BuildReport) {
         Some((_, names)) => names.push(name.to_owned()),
         None => notes.push((text, vec![name.to_owned()])),
     };
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    report.modules.iter().for_each(|module| *names.entry(&module.name).or_default() += 1);
     for module in &report.modules {
-        let name = shown_name(&module.name, &module.debug_id);
+        let mut name = shown_name(&module.name, &module.debug_id);
+        if names.get(module.name.as_str()).is_some_and(|times| *times > 1) {
+            // Such as the slices of a universal file.
+            name = format!("{name} ({})", module.debug_id);
+        }
         if let Some(why) = &module.unwind.none_because {
             note(&name, format!("no unwind table: {why}"));
         }

@@ -47,6 +47,11 @@ pub fn take_back(id: &str, module: &mut ModuleEntry) {
     }
 }
 
+/// Whether a file of the module `id` was put below `module/<debug id>/`.
+pub fn is_kept_apart(id: &str, path: &str) -> bool {
+    path.starts_with(&below(id))
+}
+
 /// The order of a module's files in an index.
 fn by_place(a: &FileEntry, b: &FileEntry) -> std::cmp::Ordering {
     (a.role, &a.path).cmp(&(b.role, &b.path))
