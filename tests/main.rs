@@ -31,6 +31,7 @@ mod pulled_strangers;
 mod release;
 mod release_directory;
 mod road;
+mod same_digest;
 mod server_interop;
 mod signing;
 mod sources;
