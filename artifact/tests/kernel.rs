@@ -5,7 +5,7 @@
 use crate::support::accuracy::{LEAST, measure, print_row};
 use crate::support::addr2line::{addr2line_in_section, without_symbols};
 use crate::support::compare::Comparison;
-use crate::support::{addresses_in, have, llvm_symbolizer_in, lookup, skip};
+use crate::support::{addresses_in, have, llvm_symbolizer_in, lookup, run, skip};
 use std::path::{Path, PathBuf};
 use symseal_artifact::{DebugFiles, ObjectFile, functions};
 
@@ -40,6 +40,11 @@ fn a_kernel_agrees_with_llvm_symbolizer() {
     }
     let bytes = std::fs::read(path).expect("the kernel");
     let object = ObjectFile::parse(&bytes).expect("an object");
+    if have("eu-readelf") {
+        let notes = run("eu-readelf", &["-n", &path.display().to_string()], Path::new(".")).expect("notes");
+        let id = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: "));
+        assert_eq!(id.map(str::to_owned), object.debug_id().map(ToString::to_string), "the kernel's build-id");
+    }
     let stream = functions(&object, &DebugFiles::default()).expect("functions");
     lookup::check_shape(&stream);
     let measured = measure(&object.unwind_inputs().text, |addresses| {
