@@ -135,14 +135,8 @@ impl Cache {
             None => place.checked_rem(self.entries.len() as u64).unwrap_or(0) as usize,
         };
         let is_hit = |entry: &Entry| entry.lookup == lookup && entry.generation == modules.generation();
-        if self.entries.get(at).is_some_and(is_hit) {
-            return self.entries.get(at).unwrap_or(&Entry::EMPTY);
-        }
-        // In the same line of the processor's cache. It stays there: of two addresses in turn, whose place it is, each would move the other.
-        if self.entries.get(at ^ 1).is_some_and(is_hit) {
-            return self.entries.get(at ^ 1).unwrap_or(&Entry::EMPTY);
-        }
-        self.fill(at, lookup, machine, modules, hint);
+        let is_there = self.entries.get(at).is_some_and(is_hit);
+        let at = if is_there { at } else { self.fill(at, lookup, machine, modules, hint) };
         self.entries.get(at).unwrap_or(&Entry::EMPTY)
     }
 
@@ -158,16 +152,20 @@ impl Cache {
         self.find(lookup, lookup, machine, modules, hint)
     }
 
-    /// Puts the answer for `lookup` at `at`. Of another entry of the set it takes the place; a new one moves those there on within the set.
+    /// Where the answer for `lookup` is. In the place beside `at`, in the same line of the processor's cache, it stays: of two addresses in turn, whose place
+    /// `at` is, each would move the other. From elsewhere in the set it takes the place of what is at `at`; a new one moves those there on within the set.
     #[inline(never)]
-    fn fill(&mut self, at: usize, lookup: u64, machine: &Machine, modules: &Modules<'_>, hint: &mut Hint) {
+    fn fill(&mut self, at: usize, lookup: u64, machine: &Machine, modules: &Modules<'_>, hint: &mut Hint) -> usize {
         let generation = modules.generation();
         let is_hit = |entry: &Entry| entry.lookup == lookup && entry.generation == generation;
-        for way in 1..WAYS {
+        if self.entries.get(at ^ 1).is_some_and(is_hit) {
+            return at ^ 1;
+        }
+        for way in 2..WAYS {
             if let Some(found) = self.entries.get(at ^ way).copied().filter(is_hit) {
                 let before = self.put(at, found);
                 self.put(at ^ way, before);
-                return;
+                return at;
             }
         }
         self.misses += 1;
@@ -176,6 +174,7 @@ impl Cache {
         for way in 0..WAYS {
             moved = self.put(at ^ way, moved);
         }
+        at
     }
 
     fn kept_for(&self, generation: u32) -> u32 {
