@@ -273,7 +273,9 @@ fn a_start_with_nothing_cached_asks_the_bucket_for_many_things_at_once() {
     }
     drop(writer);
     gate.hold(HELD);
-    (gate.requests(), gate.most_held());
+    // What the writer asked for does not count.
+    gate.requests();
+    gate.most_held();
     let running = server(&root.path().join("reader"), &["--blobs", &blobs], &environment);
     let (requests, at_once) = (gate.requests(), gate.most_held());
     assert!(requests > 60 && at_once >= 4, "{requests} requests, at most {at_once} at once");
