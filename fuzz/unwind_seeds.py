@@ -102,27 +102,32 @@ def with_section(table, kind, content):
     return bytes(header) + directory + body
 
 
+def plain_walk(kind, section):
+    """The seed of plain rules with one section more, or another one."""
+    seed = (WALKS / "sp").read_bytes()
+    at = seed.index(b"UWT1")
+    return seed[:at] + with_section(seed[at:-2], kind, section) + seed[-2:]
+
+
 def go_walk():
     """The seed of plain rules, with a runtime of Go of which all of the code is a function that changes stacks, and then one that calls C."""
     seed = (WALKS / "sp").read_bytes()
-    at = seed.index(b"UWT1")
-    table, length = seed[at:-2], seed[-2:]
-    start, end = struct.unpack_from("<2Q", table, 32)
+    start, end = struct.unpack_from("<2Q", seed, seed.index(b"UWT1") + 32)
     half = (end - start) // 2
     section = struct.pack("<8I", 0, 8, 0x30, 0x38, 0x40, 0x60, 0xB8, 1) + struct.pack("<4I", 0, half, half, end - start - half)
-    return seed[:at] + with_section(table, 12, section) + length
+    return plain_walk(12, section)
 
 
 def base_walk():
     """The seed of plain rules with what they have in memory counted from where their base register points."""
     seed = (WALKS / "sp").read_bytes()
     at = seed.index(b"UWT1")
-    table, length = seed[at:-2], seed[-2:]
+    table = seed[at:-2]
     (sections,) = struct.unpack_from("<I", table, 12)
     entries = (struct.unpack_from("<IIQQ", table, 96 + 24 * section) for section in range(sections))
     (rules,) = (table[offset:offset + size] for kind, _, offset, size in entries if kind == 6)
     words = [word | (1 << 5 if word & 15 in (2, 3, 4) and not word >> 6 & 1 else 0) for (word,) in struct.iter_unpack("<Q", rules)]
-    return seed[:at] + with_section(table, 6, struct.pack(f"<{len(words)}Q", *words)) + length
+    return plain_walk(6, struct.pack(f"<{len(words)}Q", *words))
 
 
 # The seeds whose rules mean something on every processor, and the processors by their numbers (docs/formats/uwt.md).
@@ -138,18 +143,10 @@ def other_walks():
             yield f"{processor}_{name}", bytes([0x80 | number << 4 | seed[0] & 3]) + seed[1:]
 
 
-def continued_walk(kind, section):
-    """The seed of plain rules with what says who waits for a task or a coroutine."""
-    seed = (WALKS / "sp").read_bytes()
-    at = seed.index(b"UWT1")
-    table, length = seed[at:-2], seed[-2:]
-    return seed[:at] + with_section(table, kind, section) + length
-
-
 def tasks_walk():
     """All of the code polls a task, whose header is as tokio's: state, queue, vtable, owner; its waker lies behind the vtable's own word."""
     fields = struct.pack("<Q6I", 0x40, 0, 16, 0, 24, 8, 16)
-    return continued_walk(14, fields + struct.pack("<3I", 0x1000, 0x40, 2 << 1 | 1) + struct.pack("<3I", 0x1040, 0x40, 2 << 1))
+    return plain_walk(14, fields + struct.pack("<3I", 0x1000, 0x40, 2 << 1 | 1) + struct.pack("<3I", 0x1040, 0x40, 2 << 1))
 
 
 def coroutines_walk():
@@ -158,7 +155,7 @@ def coroutines_walk():
     # The word at the CFA less 16.
     program = bytes([1, 16, 2]) + struct.pack("<q", -16) + bytes([3, 8, 0])
     fields = struct.pack("<4I", 1, 2, 1, 0) + struct.pack("<4I", 24, 32, 0, 0)
-    return continued_walk(15, fields + functions + struct.pack("<3I", 0x1000, 0x40, 0) + program)
+    return plain_walk(15, fields + functions + struct.pack("<3I", 0x1000, 0x40, 0) + program)
 
 
 def walks():

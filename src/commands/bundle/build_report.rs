@@ -114,7 +114,6 @@ fn pairs(report: &BuildReport) {
         outln!("unpaired: {}", visible(&line));
     }
     let superseded = report.superseded.iter();
-    let of = |id: &Option<DebugId>| id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
     let superseded = superseded.map(|one| format!("{}{}, for {}: {}", one.place, of(&one.debug_id), one.by, one.rule));
     lines("left out", superseded.collect());
     for one in &report.conflicts {
