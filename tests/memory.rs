@@ -115,6 +115,80 @@ fn a_build_takes_less_than_three_times_its_largest_input_whatever_the_jobs() {
     }
 }
 
+/// C whose functions have long names, so that whatever tells them is some megabytes, and a compiler is soon through with it.
+fn long_named(functions: usize) -> String {
+    const NAME_BYTES: usize = 1000;
+    let one = |number: usize| {
+        let name = format!("f{number:0>NAME_BYTES$}");
+        format!("int {name}(int x) {{ int y = x + {number};\n return y * 3; }}\n")
+    };
+    (0..functions).map(one).collect()
+}
+
+/// As many of them as there may be jobs, each with an id of its own, which lies behind `mark`.
+fn with_other_ids(file: &Path, mark: &[u8], copy_to: impl Fn(u8) -> PathBuf) -> u64 {
+    let whole = std::fs::read(file).expect("a debug file");
+    let at = whole.windows(mark.len()).position(|window| window == mark).expect("an id") + mark.len();
+    for copy in 0..COPIES {
+        let mut own = whole.clone();
+        own[at] ^= copy;
+        let to = copy_to(copy);
+        std::fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+        std::fs::write(to, own).expect("a copy");
+    }
+    whole.len() as u64
+}
+
+/// A build of as many debug files of `largest` bytes takes less than three times that.
+fn stays_within(python: &Path, what: &str, inputs: &Path, largest: u64) {
+    assert!(largest > 8 << 20, "{what} is too small to tell: {largest} bytes");
+    let allowed = 3 * largest + FIXED_BYTES;
+    for jobs in ["1", "8"] {
+        let output = inputs.with_extension("bundle");
+        let taken = peak(python, inputs, &output, jobs);
+        println!("{what} of {largest} bytes: {jobs} jobs, {taken} bytes of {allowed}");
+        assert!(taken < allowed, "{what}, {jobs} jobs: {taken} bytes, of {allowed}");
+        std::fs::remove_dir_all(output).expect("the bundle goes");
+    }
+}
+
+#[test]
+fn databases_of_windows_and_dsyms_are_held_to_the_same_bound() {
+    let (Some(clang), Some(python)) = (tool("clang"), tool("python3")) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("big.c"), long_named(8_000)).expect("a source");
+    let work = |program: &Path, arguments: &[&str]| {
+        let ran = Command::new(program).args(arguments).current_dir(folder.path()).output().expect("it starts");
+        assert!(ran.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    };
+    if let Some(link) = tool("lld-link") {
+        work(&clang, &["--target=x86_64-pc-windows-msvc", "-g", "-gcodeview", "-c", "big.c", "-o", "big.obj"]);
+        work(&link, &["/dll", "/noentry", "/nodefaultlib", "/debug", "/out:big.dll", "/pdb:big.pdb", "big.obj"]);
+        // The stream of the database's own information: a version, a signature and an age of four bytes each, and the GUID.
+        let pdb = std::fs::read(at("big.pdb")).expect("a database");
+        let version = 20_000_404_u32.to_le_bytes();
+        let found = pdb.windows(4).position(|window| window == version).expect("the version");
+        let largest = with_other_ids(&at("big.pdb"), &pdb[found..found + 12], |copy| {
+            at("databases").join(copy.to_string()).join("big.pdb")
+        });
+        stays_within(&python, "PDB", &at("databases"), largest);
+    }
+    if let (Some(link), Some(dsymutil)) = (program::macho_linker(), program::any_tool(&["dsymutil-19", "dsymutil"])) {
+        work(&clang, &["--target=arm64-apple-macos12", "-g", "-c", "big.c", "-o", "big.o"]);
+        let platform = ["-dylib", "-arch", "arm64", "-platform_version", "macos", "12", "12"];
+        work(&link, &[&platform[..], &["big.o", "-o", "big.dylib"]].concat());
+        work(&dsymutil, &["big.dylib", "-o", "big.dSYM"]);
+        // LC_UUID, of 24 bytes.
+        let mark = [0x1b_u32, 24].map(u32::to_le_bytes).concat();
+        let dwarf = Path::new("Contents/Resources/DWARF/big.dylib");
+        let largest = with_other_ids(&at("big.dSYM").join(dwarf), &mark, |copy| {
+            at("dsyms").join(format!("{copy}.dSYM")).join(dwarf)
+        });
+        stays_within(&python, "dSYM", &at("dsyms"), largest);
+    }
+}
+
 /// What a build may have of memory of its own, beside members that are far larger.
 const CONFINED_BYTES: u64 = 192 << 20;
 

@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use symseal_artifact::{ArchiveError, ArchiveReport, Limits, PassedOverReason, read_image_layout};
 
-fn digest(bytes: &[u8]) -> String {
+pub(crate) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// A layer: paths with their bytes; `->` makes a hard link, a path that ends in `/` a folder.
-fn layer(entries: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn layer(entries: &[(&str, &str)]) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
     for (path, text) in entries {
         let mut header = tar::Header::new_gnu();
@@ -37,7 +37,7 @@ fn layer(entries: &[(&str, &str)]) -> Vec<u8> {
     tar.into_inner().expect("a tar")
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     io::Write::write_all(&mut gzip, bytes).expect("bytes");
     gzip.finish().expect("gzip")
@@ -63,10 +63,10 @@ fn zstd_behind_a_frame_that_is_skipped(bytes: &[u8]) -> Vec<u8> {
 
 /// Blobs of a layout by their path.
 #[derive(Default, Clone)]
-struct Layout(BTreeMap<String, Vec<u8>>);
+pub(crate) struct Layout(BTreeMap<String, Vec<u8>>);
 
 impl Layout {
-    fn blob(&mut self, kind: &str, bytes: Vec<u8>) -> Value {
+    pub(crate) fn blob(&mut self, kind: &str, bytes: Vec<u8>) -> Value {
         let digest = digest(&bytes);
         let descriptor = json!({"mediaType": kind, "digest": digest, "size": bytes.len()});
         self.0.insert(format!("blobs/{}", digest.replace(':', "/")), bytes);
@@ -74,7 +74,7 @@ impl Layout {
     }
 
     /// An image of these tars, packed as `pack` says; its manifest's descriptor.
-    fn image(&mut self, architecture: &str, tars: &[Vec<u8>], pack: fn(&[u8]) -> Vec<u8>) -> Value {
+    pub(crate) fn image(&mut self, architecture: &str, tars: &[Vec<u8>], pack: fn(&[u8]) -> Vec<u8>) -> Value {
         let diff_ids: Vec<String> = tars.iter().map(|tar| digest(tar)).collect();
         let config =
             json!({"os": "linux", "architecture": architecture, "rootfs": {"type": "layers", "diff_ids": diff_ids}});
@@ -85,13 +85,13 @@ impl Layout {
         self.blob("application/vnd.oci.image.manifest.v1+json", manifest.to_string().into_bytes())
     }
 
-    fn index(&mut self, manifests: &[Value]) {
+    pub(crate) fn index(&mut self, manifests: &[Value]) {
         self.0.insert("oci-layout".to_owned(), br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec());
         let index = json!({"schemaVersion": 2, "manifests": manifests});
         self.0.insert("index.json".to_owned(), index.to_string().into_bytes());
     }
 
-    fn as_tar(&self) -> Vec<u8> {
+    pub(crate) fn as_tar(&self) -> Vec<u8> {
         let mut tar = tar::Builder::new(Vec::new());
         for (path, bytes) in &self.0 {
             let mut header = tar::Header::new_gnu();
@@ -103,7 +103,7 @@ impl Layout {
     }
 
     /// Read as a folder, and as a tar.
-    fn read(&self) -> Result<(Members, ArchiveReport), ArchiveError> {
+    pub(crate) fn read(&self) -> Result<(Members, ArchiveReport), ArchiveError> {
         let open = |path: &str| match self.0.get(path) {
             Some(bytes) => Ok(Box::new(Cursor::new(bytes.clone())) as Box<dyn Read>),
             None => Err(io::ErrorKind::NotFound.into()),

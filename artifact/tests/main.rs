@@ -4,6 +4,7 @@
 
 mod archive;
 mod archive_bad_input;
+mod archive_bounds;
 mod archive_images;
 mod archive_packages;
 mod at_addresses;

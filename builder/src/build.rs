@@ -152,8 +152,7 @@ impl SymbolBundleBuilder {
         let (mut report, mut finished) = self.run(Some(staging.layout()), Some(layout.root()))?;
         let sources = self.gather(&mut finished, Some(staging.layout()), &mut report)?;
         let mut report = self.checked(report)?;
-        let (mut index, pages) = assemble::index(&self.options.name, &self.options.version, finished);
-        assemble::tell_what_moved(&index, &mut report);
+        let (mut index, pages) = self.index(finished, &mut report);
         index.sources = sources.as_ref().and_then(GatheredSources::digest);
         if let Some(sources) = sources {
             sources.publish(&self.options.version, staging.layout())?;
@@ -191,7 +190,16 @@ impl SymbolBundleBuilder {
         self.check()?;
         let (mut report, mut finished) = self.run(None, None)?;
         self.gather(&mut finished, None, &mut report)?;
-        self.checked(report)
+        let mut report = self.checked(report)?;
+        self.index(finished, &mut report);
+        Ok(report)
+    }
+
+    /// The index of all modules and the hashes of their pages; the report says what lies elsewhere in it.
+    fn index(&self, finished: Vec<Finished>, report: &mut BuildReport) -> (SymbolIndex, assemble::Pages) {
+        let (index, pages) = assemble::index(&self.options.name, &self.options.version, finished);
+        assemble::tell_what_moved(&index, report);
+        (index, pages)
     }
 
     /// The report, where it is one of a bundle that may be written.

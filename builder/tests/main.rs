@@ -13,6 +13,7 @@ mod downloads;
 mod excluding;
 mod go_runtime;
 mod go_stripped;
+mod hostile_titles;
 mod inputs;
 mod links_and_notes;
 mod nested_images;

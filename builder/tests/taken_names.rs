@@ -109,3 +109,31 @@ fn a_file_that_could_not_keep_its_name_or_its_place_is_told() {
     assert!(!told.is_empty() && told.iter().all(|note| note.contains("%43ON.so")), "{told:?}");
     assert_eq!(notes("plain.so"), Vec::<String>::new());
 }
+
+/// Windows' tools look for a program by its name, its time and its size, which two builds may share.
+#[test]
+fn a_file_whose_place_is_another_modules_is_told_by_a_dry_run_as_well() {
+    let (Some(clang), Some(link)) = (tool("clang"), tool("lld-link")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let make = |folder: &str, factor: u32| {
+        let at = |name: &str| dir.path().join(folder).join(name);
+        std::fs::create_dir(dir.path().join(folder)).unwrap();
+        std::fs::write(at("a.c"), format!("int times(int x) {{ return {factor} * x; }}\n")).unwrap();
+        let object = at("a.obj");
+        let options = ["--target=x86_64-pc-windows-msvc", "-g", "-gcodeview", "-c"];
+        run(&clang, &[&options[..], &[text(&at("a.c")), "-o", text(&object)]].concat());
+        let out = format!("/out:{}", text(&at("app.dll")));
+        let options = ["/dll", "/noentry", "/nodefaultlib", "/debug", "/export:times", "/timestamp:1700000000"];
+        run(&link, &[&options[..], &[&out, text(&object)]].concat());
+        at("app.dll")
+    };
+    let inputs = [make("one", 3), make("two", 5)];
+    let moved = |report: &symseal_builder::BuildReport| -> Vec<String> {
+        let notes = report.modules.iter().flat_map(|module| &module.notes);
+        notes.filter(|note| note.ends_with("as its place is another module's")).cloned().collect()
+    };
+    let told = moved(&builder(&inputs).report().unwrap());
+    assert!(!told.is_empty() && told.iter().all(|note| note.contains("app.dll")), "{told:?}");
+    let built = builder(&inputs).build_into(&dir.path().join("bundle")).unwrap();
+    assert_eq!(moved(&built.report), told);
+}

@@ -27,6 +27,9 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// Tries while the registry was never reached: a wrong address should be told quickly.
 const TRIES_UNREACHED: u32 = 2;
 
+/// Refusals after which a request asks no more, however often others renewed the header meanwhile.
+const MOST_REFUSALS: u32 = 8;
+
 /// Bytes of an error answer that are read.
 const MESSAGE_LIMIT: usize = 16 << 10;
 
@@ -49,6 +52,15 @@ struct Authorization {
     header: Option<HeaderValue>,
     /// How often it was asked for: a request that was refused under an older header tries the newer one first.
     generation: u64,
+}
+
+/// What there is to try after a refusal.
+enum Renewal {
+    /// A header that this request asked for: where it is refused as well, there is nothing more to ask.
+    Asked,
+    /// One that another request got meanwhile. It may have expired since, so that it says nothing of the credentials.
+    ByAnother,
+    Nothing,
 }
 
 /// What a request must get.
@@ -152,7 +164,7 @@ impl Session {
         expect: Expect,
         finish: impl Fn(RequestBuilder) -> RequestBuilder,
     ) -> Result<Response, Failure> {
-        let mut asked = false;
+        let (mut asked, mut refusals) = (false, 0);
         loop {
             let (header, generation) = {
                 let authorization = self.authorization.lock().await;
@@ -169,13 +181,18 @@ impl Session {
             if expect.statuses.contains(&status) {
                 return Ok(response);
             }
-            if status == StatusCode::UNAUTHORIZED && !asked && url.origin() == self.base.origin() {
-                asked = true;
-                if self.authorize(generation, response.headers()).await? {
-                    continue;
-                }
+            refusals += 1;
+            let may_ask = !asked && refusals < MOST_REFUSALS && url.origin() == self.base.origin();
+            let renewal = if status == StatusCode::UNAUTHORIZED && may_ask {
+                self.authorize(generation, response.headers()).await?
+            } else {
+                Renewal::Nothing
+            };
+            match renewal {
+                Renewal::Asked => asked = true,
+                Renewal::ByAnother => {}
+                Renewal::Nothing => return Err(Failure::of(response, expect.text).await.with_who(&self.options.auth)),
             }
-            return Err(Failure::of(response, expect.text).await.with_who(&self.options.auth));
         }
     }
 
@@ -192,11 +209,11 @@ impl Session {
         Ok(())
     }
 
-    /// Answers the registry's challenge; whether there is something new to try.
-    async fn authorize(&self, refused_generation: u64, refusal: &HeaderMap) -> Result<bool, Failure> {
+    /// Answers the registry's challenge, unless another request did while this one was refused.
+    async fn authorize(&self, refused_generation: u64, refusal: &HeaderMap) -> Result<Renewal, Failure> {
         let mut authorization = self.authorization.lock().await;
         if authorization.generation != refused_generation {
-            return Ok(true);
+            return Ok(Renewal::ByAnother);
         }
         for challenge in challenge::challenges(refusal) {
             if let Challenge::Bearer { realm, .. } = &challenge
@@ -212,10 +229,10 @@ impl Session {
             if header.is_some() && header != authorization.header {
                 authorization.header = header;
                 authorization.generation += 1;
-                return Ok(true);
+                return Ok(Renewal::Asked);
             }
         }
-        Ok(false)
+        Ok(Renewal::Nothing)
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) fn print(report: &BuildReport) {
     }
     out!("{table}");
     outln!();
+    // There may be hundreds of a debug package alone, none of which is cut off: what follows them is seen.
+    unpaired(report);
     modules(report);
     pairs(report);
     inputs(report);
@@ -103,19 +105,26 @@ fn first_of(texts: &[String]) -> String {
     }
 }
 
-fn pairs(report: &BuildReport) {
-    // The id tells the slices of a fat file apart.
-    let of = |id: &Option<DebugId>| id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default();
-    let unpaired = |what: &str, one: &Unpaired| format!("{what} {}{}: {}", one.place, of(&one.debug_id), one.advice);
-    // What lacks its counterpart, and each error below, is told whole: nothing is cut off.
-    let binaries = report.binaries_without_debug_files.iter().map(|one| unpaired("binary", one));
-    let debug_files = report.debug_files_without_binaries.iter().map(|one| unpaired("debug file", one));
+/// What lacks its counterpart, all of it.
+fn unpaired(report: &BuildReport) {
+    let told = |what: &str, one: &Unpaired| format!("{what} {}{}: {}", one.place, of(&one.debug_id), one.advice);
+    let binaries = report.binaries_without_debug_files.iter().map(|one| told("binary", one));
+    let debug_files = report.debug_files_without_binaries.iter().map(|one| told("debug file", one));
     for line in binaries.chain(debug_files) {
         outln!("unpaired: {}", visible(&line));
     }
+}
+
+/// An id behind a file's name: it tells the slices of a fat file apart.
+fn of(id: &Option<DebugId>) -> String {
+    id.as_ref().map(|id| format!(" ({id})")).unwrap_or_default()
+}
+
+fn pairs(report: &BuildReport) {
     let superseded = report.superseded.iter();
     let superseded = superseded.map(|one| format!("{}{}, for {}: {}", one.place, of(&one.debug_id), one.by, one.rule));
     lines("left out", superseded.collect());
+    // Each error is told whole: nothing is cut off.
     for one in &report.conflicts {
         outln!("error: {}", visible(&one.to_string()));
     }

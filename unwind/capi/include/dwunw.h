@@ -18,7 +18,8 @@
 
 /*
  dwunw_capture_request.flags: thread tid of process pid is stopped with ptrace while it is captured; its registers are read then, and registers
- must be null. Goes with DWUNW_CAPTURE_READ_TARGET. Each stop is a SIGCHLD for this process, and a status for whoever of its threads waits
+ must be null. Goes with DWUNW_CAPTURE_READ_TARGET. A library for another processor than x86_64 says DWUNW_STATUS_UNSUPPORTED_ARCH and stops
+ nothing. Each stop is a SIGCHLD for this process, and a status for whoever of its threads waits
  for any child.
  */
 #define DWUNW_CAPTURE_STOP_TARGET 2

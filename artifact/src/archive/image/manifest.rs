@@ -89,6 +89,8 @@ pub(super) struct Images {
     pub(super) images: Vec<Image>,
     /// What is passed over: what it is called within the archive, and why.
     pub(super) passed_over: Vec<(String, PassedOverReason)>,
+    /// Artifacts that are no images, by their type: the first one's digest, and how many more there are. A bundle has one for each module.
+    artifacts: BTreeMap<String, (String, u64)>,
     seen: BTreeSet<String>,
 }
 
@@ -102,6 +104,7 @@ impl Images {
         {
             let index: Index = parse(blobs, "index.json", &index)?;
             images.add_index(blobs, &index, "", 0)?;
+            images.tell_artifacts();
             return Ok(Some(images));
         }
         let Some(saved) = blobs.json("manifest.json")? else { return Ok(None) };
@@ -160,8 +163,8 @@ impl Images {
         };
         let Some(config) = config.filter(is_image) else {
             let kind = manifest.artifact_type.unwrap_or_else(|| "unknown type".to_owned());
-            let reason = format!("an artifact ({kind}) that is no container image");
-            self.passed_over.push((descriptor.digest.clone(), PassedOverReason::Unsupported(reason)));
+            let first = || (descriptor.digest.clone(), 0_u64);
+            self.artifacts.entry(kind).and_modify(|(_, more)| *more = more.saturating_add(1)).or_insert_with(first);
             return Ok(());
         };
         let parsed: Option<Config> = match blobs.blob_json(&config.digest, config.size)? {
@@ -213,6 +216,17 @@ impl Images {
         let platform = platform.map(|platform| platform.told()).unwrap_or_default();
         self.images.push(Image { platform, name: crate::escaped(name.as_bytes()).into_owned(), layers });
         Ok(())
+    }
+
+    /// Tells what is no image, each type once.
+    fn tell_artifacts(&mut self) {
+        for (kind, (first, more)) in std::mem::take(&mut self.artifacts) {
+            let kind = crate::escaped(kind.as_bytes());
+            let others = if more > 0 { format!(", and {more} more of its type") } else { String::new() };
+            let reason = format!("an artifact ({kind}) that is no container image{others}");
+            self.passed_over
+                .push((crate::escaped(first.as_bytes()).into_owned(), PassedOverReason::Unsupported(reason)));
+        }
     }
 
     fn missing(&mut self, blob: &str) {
