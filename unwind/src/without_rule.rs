@@ -94,8 +94,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 _ => self.by_frame_pointer(budget),
             }
         };
-        let chain_ended =
-            self.live_fp() == Some(0) && (self.is_in_chain() && self.cleared_frame_pointer() || self.begins_thread());
+        let chain_ended = self.live_fp() == Some(0) && self.is_in_chain() && self.cleared_frame_pointer();
         let found = found.or_else(|| if self.settings.scan && !chain_ended { self.scan(budget) } else { None });
         let reason = || match reason {
             _ if chain_ended => StopReason::RootFramePointer,
@@ -268,16 +267,6 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         };
         let clears = |instruction: &&[u8]| (0..code.len()).any(|at| is_one(at, instruction) == Some(true));
         Self::MACHINE.clears_frame_pointer.iter().any(clears)
-    }
-
-    /// Whether a thread begins in the function: then nobody called it, however its frame was found.
-    #[inline(never)]
-    fn begins_thread(&self) -> bool {
-        let (Some([before, behind]), pc) = (Self::MACHINE.begins_thread, self.state.pc) else { return false };
-        let code = self.modules.code_at(self.lookup_pc()).filter(|_| !self.state.exact);
-        code.is_some_and(|code| {
-            code.up_to_address(pc, before.len()) == before && code.at_address(pc).starts_with(behind)
-        })
     }
 
     /// The frame record that the frame pointer points to.

@@ -175,23 +175,3 @@ fn a_push_that_an_entry_says_nothing_of_is_told_by_the_code() {
     check(0x1011, "CFA = esp+8; RA = [CFA-4]", Saved::Same);
     check(0x1014, "CFA = esp+8; RA = [CFA-4]", Saved::Same);
 }
-
-#[test]
-fn t7_threads_of_glibc_end_in_clone_and_a_function_that_reads_alike_before_its_call_does_not() {
-    // mov %esi, %ebp; call *%ebx; mov %eax, %ebx; mov $1, %eax
-    const CLONE: [u8; 11] = [0x89, 0xf5, 0xff, 0xd3, 0x89, 0xc3, 0xb8, 1, 0, 0, 0];
-    let ends = |code: &[u8], fp: u64| {
-        let table = two_functions().compile_with(&[(0x2000, code)]).bytes;
-        let process = Process::with_code(&table, Some((0x2000, code)));
-        let stack = words(&[0, 0, fp, BIAS_32 + 0x2004, 0, 0, 0, 0]);
-        let memory = StackBytes { start: Avma(SP), bytes: &stack };
-        let (frames, walk) = process.walk(&registers(0x1010), &memory);
-        (frames.iter().map(|frame| frame.pc.0 - BIAS_32).collect::<Vec<_>>(), walk.stop)
-    };
-    let both = vec![0x1010, 0x2004];
-    assert_eq!(ends(&CLONE, 0), (both.clone(), StopReason::RootFramePointer));
-    assert_ne!(ends(&CLONE, SP + 0x10).1, StopReason::RootFramePointer, "clone has set it to zero");
-    let mut another = CLONE;
-    another[7] = 2;
-    assert_eq!(ends(&another, 0), (both, StopReason::NoRule));
-}

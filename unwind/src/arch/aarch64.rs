@@ -23,7 +23,6 @@ impl Target for Aarch64 {
         frame_records: FrameRecords::InFrame,
         // mov x29, #0; mov w29, #0; mov x29, xzr
         clears_frame_pointer: &[&[0x1d, 0, 0x80, 0xd2], &[0x1d, 0, 0x80, 0x52], &[0xfd, 0x03, 0x1f, 0xaa]],
-        begins_thread: None,
         mode_bits: 0,
         signs_return_addresses: true,
         tag_bits: TAG_BITS,

@@ -26,7 +26,6 @@ impl Target for Arm {
         frame_records: FrameRecords::InFrame,
         // mov fp, #0, in either instruction set
         clears_frame_pointer: &[&[0, 0xb0, 0xa0, 0xe3], &[0x4f, 0xf0, 0, 0x0b]],
-        begins_thread: None,
         mode_bits: 1,
         signs_return_addresses: false,
         tag_bits: 0,

@@ -22,8 +22,6 @@ impl Target for I686 {
         frame_records: FrameRecords::BelowCfa,
         // xor %ebp, %ebp
         clears_frame_pointer: &[&[0x31, 0xed], &[0x33, 0xed]],
-        // mov %esi, %ebp; call *%ebx, and mov %eax, %ebx; mov $1, %eax: `clone` of glibc, where its number for exit is 1
-        begins_thread: Some([&[0x89, 0xf5, 0xff, 0xd3], &[0x89, 0xc3, 0xb8, 1, 0, 0, 0]]),
         mode_bits: 0,
         signs_return_addresses: false,
         tag_bits: 0,

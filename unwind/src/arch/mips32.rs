@@ -42,7 +42,6 @@ const LITTLE: Machine = Machine {
     link: Some(LINK),
     frame_records: FrameRecords::None,
     clears_frame_pointer: &[],
-    begins_thread: None,
     // MIPS16 and microMIPS. (MIPS architecture, volume II-B, "ISA mode bit")
     mode_bits: 1,
     signs_return_addresses: false,

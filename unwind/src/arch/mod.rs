@@ -172,9 +172,6 @@ pub(crate) struct Machine {
     pub(crate) frame_records: FrameRecords,
     /// The instructions by which the first function of a stack sets the frame pointer to zero.
     pub(crate) clears_frame_pointer: &'static [&'static [u8]],
-    /// The code around the return address of a function that begins a thread and has no rule: it sets the frame pointer to zero and calls, and ends
-    /// the thread by what the call gave.
-    pub(crate) begins_thread: Option<[&'static [u8]; 2]>,
     /// The bits of a return address that tell which instructions are there, and belong to no address.
     pub(crate) mode_bits: u64,
     /// Return addresses may carry a signature in their upper bits.

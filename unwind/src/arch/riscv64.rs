@@ -23,7 +23,6 @@ impl Target for Riscv64 {
         frame_records: FrameRecords::UnderPointer,
         // c.li s0, 0; li s0, 0
         clears_frame_pointer: &[&[0x01, 0x44], &[0x13, 0x04, 0, 0]],
-        begins_thread: None,
         mode_bits: 0,
         signs_return_addresses: false,
         tag_bits: 0,

@@ -24,7 +24,6 @@ impl Target for X86_64 {
         frame_records: FrameRecords::BelowCfa,
         // xor %ebp, %ebp
         clears_frame_pointer: &[&[0x31, 0xed], &[0x33, 0xed]],
-        begins_thread: None,
         mode_bits: 0,
         signs_return_addresses: false,
         tag_bits: 0,
