@@ -1,6 +1,6 @@
 //! Debian and RPM packages, wheels and npm packages: what the packages' own tools list is what is visited.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::support::archives::{
@@ -8,7 +8,7 @@ use crate::support::archives::{
 };
 use crate::support::downloads::{DEBUGPY, LIBC_DEBUG, LINUX_HEADERS, NODE_PTY, ZLIB};
 use crate::support::have;
-use symseal_artifact::{Limits, Source};
+use symseal_artifact::{ArchiveError, Limits, Member, Source, read_archive};
 
 /// A folder with a tree of files for a package.
 fn tree() -> (tempfile::TempDir, Members) {
@@ -165,6 +165,70 @@ fn rpm_packages_of_every_compression_give_their_files() {
             assert_eq!(String::from_utf8_lossy(&sum).trim(), digest);
         }
     }
+}
+
+/// The package with a signature for each of its files, as `rpmsign --signfiles` adds them to the first header: Debian's rpm is built without that.
+fn with_signatures(package: &[u8], signatures: &[&str]) -> Vec<u8> {
+    const LEAD: usize = 96;
+    let word = |at: usize| u32::from_be_bytes(package[at..at + 4].try_into().expect("four bytes")) as usize;
+    let (entries, store_bytes) = (word(LEAD + 8), word(LEAD + 12));
+    let store_at = LEAD + 16 + 16 * entries;
+    let end = store_at + store_bytes;
+    let texts: Vec<u8> = signatures.iter().flat_map(|text| text.bytes().chain([0])).collect();
+    // RPMSIGTAG_FILESIGNATURES, an array of texts.
+    let entry = [274, 8, store_bytes as u32, signatures.len() as u32].map(u32::to_be_bytes).concat();
+    let sizes = [entries as u32 + 1, (store_bytes + texts.len()) as u32].map(u32::to_be_bytes).concat();
+    let parts: [&[u8]; 6] =
+        [&package[..LEAD + 8], &sizes, &package[LEAD + 16..store_at], &entry, &package[store_at..end], &texts];
+    let mut signed = parts.concat();
+    signed.resize(signed.len().next_multiple_of(8), 0);
+    signed.extend(&package[end.next_multiple_of(8)..]);
+    signed
+}
+
+#[test]
+fn signatures_of_a_packages_files_are_those_that_rpm_reads() {
+    if !have("rpmbuild") || !have("rpm") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    shell(
+        "mkdir -p tree/usr/bin; printf 1 >tree/usr/bin/one; printf 22 >tree/usr/bin/two; printf 3 >tree/zz",
+        folder.path(),
+    );
+    build_rpm(folder.path(), "plain.rpm", "w9.gzdio");
+    let plain = std::fs::read(folder.path().join("plain.rpm")).expect("a package");
+    let long = format!("0302{}", "c3".repeat(520));
+    let names = shell("rpm -qp --qf '[%{FILENAMES}\n]' plain.rpm 2>/dev/null", folder.path());
+    let names = String::from_utf8(names).expect("text");
+    let given: Vec<&str> = names
+        .lines()
+        .map(|name| match name {
+            "/usr/bin/one" => long.as_str(),
+            "/usr/bin/two" => "no hex",
+            "/zz" => "0302ab",
+            _ => "",
+        })
+        .collect();
+    std::fs::write(folder.path().join("signed.rpm"), with_signatures(&plain, &given)).expect("a file");
+    let query = "rpm -qp --qf '[%{FILENAMES} %{FILESIGNATURES}\n]' signed.rpm 2>/dev/null";
+    let by_rpm = String::from_utf8(shell(query, folder.path())).expect("text");
+    let by_rpm: BTreeMap<&str, &str> = by_rpm.lines().filter_map(|line| line.split_once(' ')).collect();
+    let mut found = BTreeMap::new();
+    let bytes = std::fs::read(folder.path().join("signed.rpm")).expect("a package");
+    let visit = &mut |member: &Member<'_>, _: &mut dyn std::io::Read| {
+        found.insert(format!("/{}", member.path), member.signature.unwrap_or_default().to_owned());
+        Ok::<(), ArchiveError>(())
+    };
+    read_archive("signed.rpm", Source::Seekable(&mut std::io::Cursor::new(bytes)), &Limits::default(), visit)
+        .expect("a package");
+    assert_eq!(found.len(), 3, "{found:?}");
+    for (path, signature) in &found {
+        let told = by_rpm[path.as_str()];
+        // What is no hex is no signature.
+        assert_eq!(signature, if told == "no hex" { "" } else { told }, "{path}");
+    }
+    assert_eq!((found["/usr/bin/one"].len(), found["/zz"].as_str()), (long.len(), "0302ab"));
 }
 
 /// A header of these tags: number, type, count, bytes.

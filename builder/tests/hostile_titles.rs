@@ -12,7 +12,7 @@ use symseal_bundle::{Bundle, LayoutDir};
 
 /// What a name may do where it is not escaped: each would make the file `sentinel` in gdb's directory.
 const NAMES: [&[u8]; 12] = [
-    b"a.so\nshell touch sentinel\n",
+    b"\nshell touch sentinel\n.so",
     b"a.so\rshell touch sentinel\r",
     b"$(touch sentinel).so",
     b"`touch sentinel`.so",
@@ -54,7 +54,7 @@ fn no_title_of_a_file_makes_gdb_do_anything() {
         let file = compile(&cc, &made, "made", &format!("{SOURCE}\nint number = {number};"), &["-g", &id]);
         std::fs::rename(file, input.join(OsStr::from_bytes(name))).unwrap();
     }
-    // The control: by the name that the first one came with, such a script of commands makes the file.
+    // The control: by the name that the first one came with, such a script of commands makes the file. (One that fails ends the script.)
     let script = at("commands.gdb");
     std::fs::write(&script, commands(NAMES[0])).unwrap();
     gdb(&debugger, &input, &[OsStr::new("-x"), script.as_os_str()]);

@@ -8,7 +8,8 @@ answer must be right and come within a second. The memory that the server alloca
 below 64 KiB for each slow client, 16 KiB for each idle connection and 64 MiB besides, and what the kernel takes for TCP, of the server and of its clients,
 below 512 KiB for each slow client and 64 MiB besides. Slow clients that read on in the end get the whole blob. REFERRERS
 manifests are pushed for one subject: the list is complete, in pages, and others are answered meanwhile. Then clients push, pull, ask
-and delete for SOAK_SECONDS: what the server allocates in the last quarter is at most 16 MiB more than in the second.
+and delete for SOAK_SECONDS, files and bundles, whose debug files, sections and names they ask for in between: what the server allocates in the last
+quarter is at most 16 MiB more than in the second.
 Prints one JSON object and exits with 1 if anything did not hold.
 """
 
@@ -34,6 +35,8 @@ from registry import EMPTY, MANIFEST, artifact, sha256
 
 BLOB = 16 << 20
 DESCRIPTORS_BESIDE = 200
+# Of the mixed load.
+CLIENTS = 4
 # The longest that a debugger may wait for its answer, in seconds.
 PATIENCE = 1
 
@@ -178,18 +181,62 @@ def referrer(subject, number):
     }).encode()
 
 
-def soak(server, seconds, build_id, problems):
-    stop, counts, lock = time.monotonic() + seconds, {"requests": 0}, threading.Lock()
+class Release:
+    """A bundle of one program that a client of its own pushes again and again."""
+
+    FUNCTION = "asked_for_under_load"
+
+    def __init__(self, program, folder, number):
+        self.program, self.layout, self.repository = program, folder / f"bundle-{number}", f"soak-{number}/app"
+        source, binary = folder / f"app-{number}.c", folder / f"app-{number}"
+        source.write_text(f"int {self.FUNCTION}(int x) {{ return x * {number + 3}; }}\nint main(int n, char **v) {{ (void)v; return {self.FUNCTION}(n); }}\n")
+        self.build_id = f"50{number:02x}" + "ab" * 18
+        subprocess.run(["cc", "-g", "-O0", source, "-o", binary, f"-Wl,--build-id=0x{self.build_id}"], check=True)
+        built = subprocess.run([program, "bundle", "build", binary, "--name", "app", "--version", "1", "--json", "--output", self.layout],
+                               check=True, stdout=subprocess.PIPE)
+        self.digest = json.loads(built.stdout)["bundle"]
+        # Breakpad's id: the first 16 bytes as a GUID of Windows, and an age of zero.
+        guid = bytes.fromhex(self.build_id)[:16]
+        self.breakpad_id = (guid[3::-1] + guid[5:3:-1] + guid[7:5:-1] + guid[8:]).hex().upper() + "0"
+        symbols = subprocess.run(["nm", binary], check=True, stdout=subprocess.PIPE, text=True).stdout
+        self.address = int(re.search(rf"^(\w+) T {self.FUNCTION}$", symbols, re.M).group(1), 16)
+        self.binary = binary.read_bytes()
+
+    def go_through(self, server):
+        """Pushes, asks and deletes; what was wrong."""
+        subprocess.run([self.program, "bundle", "push", self.layout, f"{server.address}/{self.repository}:1"], check=True, stdout=subprocess.DEVNULL)
+        stacks = {"jobs": [{"memoryMap": [["app", self.breakpad_id]], "stacks": [[[0, self.address]]]}]}
+        asked = [server.request("GET", f"/buildid/{self.build_id}/executable"), server.request("GET", f"/buildid/{self.build_id}/section/.debug_line"),
+                 server.request("POST", "/symbolicate/v5", json.dumps(stacks).encode(), {"Content-Type": "application/json"}),
+                 server.request("DELETE", f"/v2/{self.repository}/manifests/{self.digest}")]
+        wrong = [f"{status}" for (status, _, _), expected in zip(asked, [200, 200, 200, 202]) if status != expected]
+        if asked[0][2] != self.binary:
+            wrong.append(f"{len(asked[0][2])} of {len(self.binary)} bytes of a program")
+        if self.FUNCTION.encode() not in asked[2][2]:
+            wrong.append(f"no name: {asked[2][2][:200]!r}")
+        return wrong, len(asked) + 1
+
+
+def soak(server, seconds, build_id, releases, problems):
+    stop, counts, lock = time.monotonic() + seconds, {"requests": 0, "bundles": 0}, threading.Lock()
 
     def client(seed):
         try:
-            work(random.Random(seed))
+            work(random.Random(seed), releases[seed])
         # Whatever ends a client is found: its thread would end without a word.
         except (Exception, SystemExit) as error:
             problems.append(f"under load a client ended: {error!r}")
 
-    def work(rng):
+    def work(rng, release):
         while time.monotonic() < stop:
+            if rng.randrange(4) == 0:
+                wrong, requests = release.go_through(server)
+                if wrong:
+                    problems.append(f"under load, of a bundle: {wrong}")
+                    return
+                with lock:
+                    counts["requests"] += requests
+                    counts["bundles"] += 1
             data = rng.randbytes(rng.choice([100, 10_000, 1_000_000]))
             tag = f"s{rng.randrange(50)}"
             digest = server.push("soak", data)
@@ -205,7 +252,7 @@ def soak(server, seconds, build_id, problems):
             with lock:
                 counts["requests"] += 8
 
-    clients = [threading.Thread(target=client, args=(seed,)) for seed in range(4)]
+    clients = [threading.Thread(target=client, args=(seed,)) for seed in range(len(releases))]
     for each in clients:
         each.start()
     samples = []
@@ -218,7 +265,7 @@ def soak(server, seconds, build_id, problems):
     growth = statistics.median(samples[-quarter:]) - statistics.median(samples[quarter:2 * quarter])
     if growth > 16 << 20:
         problems.append(f"the server allocates {growth / 2**20:.1f} MiB more than before")
-    return counts["requests"], growth
+    return counts, growth
 
 
 def main():
@@ -259,7 +306,7 @@ def main():
             listed = flood(server, subject, referrers, problems)
         if not debugger.times or max(debugger.times) > PATIENCE:
             problems.append(f"a debugger waited {max(debugger.times, default=0):.2f} s in a flood of referrers")
-        requests, growth = soak(server, seconds, build_id, problems)
+        counts, growth = soak(server, seconds, build_id, [Release(program, work, number) for number in range(CLIENTS)], problems)
         server.process.terminate()
         server.process.wait()
         print(json.dumps({
@@ -267,7 +314,7 @@ def main():
             "kernel_mib": round((kernel - kernel_before) / 2**20, 1),
             "answer_ms": {"median": round(statistics.median(times) * 1e3, 1), "most": round(max(times) * 1e3, 1)},
             "referrers": listed, "answers_in_flood": len(debugger.times),
-            "most_in_flood_ms": round(max(debugger.times, default=0) * 1e3, 1), "soak": {"seconds": seconds, "requests": requests, "growth_mib": round(growth / 2**20, 1)},
+            "most_in_flood_ms": round(max(debugger.times, default=0) * 1e3, 1), "soak": {"seconds": seconds, **counts, "growth_mib": round(growth / 2**20, 1)},
             "problems": problems[:20],
         }))
     finally:

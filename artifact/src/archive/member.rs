@@ -27,6 +27,9 @@ pub struct Member<'m> {
     /// How it is reached in the outermost archive without reading what lies before it; unknown for what lies in an archive within, was compressed by itself, or has
     /// holes.
     pub reach: Option<Reach>,
+    /// What the archive has as the signature of the file's own bytes, in hex: an RPM package's for the kernel's integrity measurement (IMA). It is the
+    /// archive's word: nothing is verified.
+    pub signature: Option<&'m str>,
 }
 
 impl Member<'_> {
@@ -67,6 +70,8 @@ pub(super) struct Place {
     pub(super) depth: u32,
     /// How its bytes are reached as they lie there.
     pub(super) reach: Option<Reach>,
+    /// The signature of its bytes.
+    pub(super) signature: Option<String>,
 }
 
 impl Place {
@@ -89,7 +94,7 @@ impl Place {
 
     /// The same file, unpacked.
     pub(super) fn unpacked(&self, kind: ArchiveKind) -> Self {
-        let mut inner = Self { size: None, reach: None, ..self.clone() };
+        let mut inner = Self { size: None, reach: None, signature: None, ..self.clone() };
         inner.compressions.push(kind);
         inner
     }
@@ -118,6 +123,7 @@ impl Inside {
             compressions: Vec::new(),
             depth: self.depth,
             reach: None,
+            signature: None,
         }
     }
 }
@@ -176,6 +182,7 @@ mod tests {
             compressions: &[ArchiveKind::Xz],
             depth: 1,
             reach: None,
+            signature: None,
         };
         assert_eq!((member.file_name(), member.full_path()), ("x.ko", "a.deb!/lib/modules/x.ko.xz".to_owned()));
         member.compressions = &[];

@@ -294,6 +294,7 @@ impl<'w> Walk<'w> {
             compressions: &place.compressions,
             depth: place.depth.saturating_sub(1),
             reach: place.reach,
+            signature: place.signature.as_deref(),
         };
         let archive = if place.outer.is_empty() { place.label() } else { joined(&place.outer, "") };
         let mut content = Content { input, archive, account: self.account, read: 0 };

@@ -105,6 +105,8 @@ fn answer(
     headers.extend(archive.map(|path| (debuginfod::ARCHIVE, path)));
     if part.length == place.size {
         headers.extend(HeaderValue::try_from(place.sha256()).ok().map(|value| (debuginfod::SHA256, value)));
+        let signature = place.signature.as_deref().and_then(|signature| HeaderValue::try_from(signature).ok());
+        headers.extend(signature.map(|value| (debuginfod::IMASIGNATURE, value)));
     }
     let etag = format!("\"sha256:{tag}\"");
     file_response(&app.pool, method, request, FileAnswer { source, window: Some(part), etag, headers })

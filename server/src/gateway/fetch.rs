@@ -13,9 +13,9 @@ use super::catalogue::Offer;
 use super::checked::{CheckedFile, Mismatch};
 use super::home::{Home, Incoming, Trouble};
 use super::http_upstream::HttpUpstream;
-use super::imasignature::IMASIGNATURE;
 use super::refusals::{Code, Refusal};
 use super::{Gate, lock, units};
+use crate::endpoints::debuginfod::IMASIGNATURE;
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::upstream::{Flight, Pilot, Progress};
 

@@ -1,12 +1,10 @@
-//! `X-DEBUGINFOD-IMASIGNATURE`: the signature that some distributions have for each file of a package, in hex, and that elfutils' client compares with the
-//! bytes where it is told to (`ima:enforcing` in `DEBUGINFOD_URLS`, since 0.192).
+//! `X-DEBUGINFOD-IMASIGNATURE`: the signature that some distributions have for each file of a package, in hex.
 //!
 //! It is the distribution's word to the client. The gateway rests nothing on it, and passes it on as it came with bytes that are those of the sealed file.
 
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::HeaderMap;
 
-/// Its header.
-pub(super) const IMASIGNATURE: HeaderName = HeaderName::from_static("x-debuginfod-imasignature");
+use crate::endpoints::debuginfod::IMASIGNATURE;
 
 /// The longest that is passed on, in hex digits. One by a key of 4096 bits has about 1,100.
 const LONGEST: usize = 4096;

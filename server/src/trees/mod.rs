@@ -86,6 +86,8 @@ pub(crate) struct Place {
     member: String,
     /// How it is reached there without reading what lies before it.
     reach: Option<Reach>,
+    /// What its package has as the signature of its bytes, in hex.
+    pub(crate) signature: Option<String>,
     sha256: [u8; 32],
     /// Bytes in the file.
     pub(crate) size: u64,
@@ -192,15 +194,16 @@ impl Trees {
     /// Where a candidate lies; `None` where nothing lies there any more.
     fn place(&self, ids: &Ids<Mmap>, found: &crate::ids::Candidate<'_>) -> Option<Place> {
         let container = ids.bundle(found.bundle)?;
-        let (member, reach) = read::split(found.name);
+        let way = read::Way::of(found.name);
         let roots = self.roots.load();
         let (root, path) = roots.iter().find_map(|root| Some((root, root.inside(&container.digest)?)))?;
         Some(Place {
             root: Arc::clone(root),
             path: path.to_owned(),
             stamp: FileStamp::parse(&container.version)?,
-            member: member.to_owned(),
-            reach,
+            member: way.path.to_owned(),
+            reach: way.reach,
+            signature: way.signature.map(str::to_owned),
             sha256: *found.sha256,
             size: found.size,
             file: found.file.to_owned(),
@@ -221,7 +224,7 @@ impl Trees {
             for found in row.candidates().filter(|found| self.is_given(found)) {
                 let kinds = [FileKind::Executable, FileKind::Debuginfo];
                 let Some(kind) = kinds.into_iter().find(|kind| kind_code(*kind) == found.kind) else { continue };
-                let (member, container) = (read::split(found.name).0, ids.bundle(found.bundle)?.digest);
+                let (member, container) = (read::Way::of(found.name).path, ids.bundle(found.bundle)?.digest);
                 let (path, archive) = match member {
                     "" => (container, None),
                     member => (path_within(&container, member, found.file), Some(container)),

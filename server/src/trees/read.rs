@@ -30,7 +30,7 @@ const BLOCK: usize = 256 << 10;
 /// A file that answers for something, or holds split DWARF.
 #[derive(Debug)]
 pub(super) struct Holder {
-    /// The way to it within the archive, and its place where that is known ([`split`]); empty for a file by itself, and [`ARCHIVE`] for one that was
+    /// The way to it within the archive, and what else is known of it there ([`Way`]); empty for a file by itself, and [`ARCHIVE`] for one that was
     /// compressed by itself.
     pub(super) member: String,
     /// Its own name.
@@ -41,18 +41,36 @@ pub(super) struct Holder {
     pub(super) units: Option<Units>,
 }
 
-/// Between the way to a member and its place: no way has one in it.
-const PLACE: char = '\n';
+/// Between the way to a member, its place and its signature, of which the last ones may be missing: no way has one in it.
+const BETWEEN: char = '\n';
 
 /// How the index tells of a member.
 fn joined(member: &Member<'_>) -> String {
-    let way = member.full_path();
-    member.reach.map_or_else(|| way.clone(), |reach| format!("{way}{PLACE}{reach}"))
+    let place = member.reach.map(|reach| reach.to_string());
+    let mut text = member.full_path();
+    let (place, signature) = (place.as_deref(), member.signature);
+    for part in [place.or(signature.map(|_| "")), signature].into_iter().flatten() {
+        text.push(BETWEEN);
+        text.push_str(part);
+    }
+    text
 }
 
-/// The way to a member, and how it is reached without reading what lies before it.
-pub(super) fn split(name: &str) -> (&str, Option<Reach>) {
-    name.split_once(PLACE).map_or((name, None), |(way, place)| (way, place.parse().ok()))
+/// What the index tells of a member.
+pub(super) struct Way<'n> {
+    pub(super) path: &'n str,
+    /// How it is reached without reading what lies before it.
+    pub(super) reach: Option<Reach>,
+    /// What its package has as the signature of its bytes, in hex.
+    pub(super) signature: Option<&'n str>,
+}
+
+impl<'n> Way<'n> {
+    pub(super) fn of(name: &'n str) -> Self {
+        let mut parts = name.split(BETWEEN);
+        let path = parts.next().unwrap_or_default();
+        Self { path, reach: parts.next().and_then(|place| place.parse().ok()), signature: parts.next() }
+    }
 }
 
 /// Why an archive is not read to its end.

@@ -85,7 +85,7 @@ impl Trees {
             let holders = ids.find(&key(unit.id)).filter(|found| found.kind == kind() && self.is_given(found));
             let rank = |found: &crate::ids::Candidate<'_>| {
                 let container = ids.bundle(found.bundle).map(|bundle| bundle.digest).unwrap_or_default();
-                let member = read::split(found.name).0;
+                let member = read::Way::of(found.name).path;
                 let path = if member.is_empty() { container.as_str() } else { member };
                 let whole = format!("{container}{WITHIN}{member}");
                 let near =

@@ -516,3 +516,84 @@ async fn debuginfod_answers_alike_over_the_same_tree() {
     assert!(found == expected["/buildid/aaaa0003/debuginfo"]);
     server.stop().await;
 }
+
+/// A package of rpm with one file, and what it has as the signature of that: a lead, two headers and a payload that is not packed.
+fn signed_package(path: &str, file: &[u8], signature: &str) -> Vec<u8> {
+    let header = |tags: &[(u32, u32, &[u8])]| {
+        let (mut index, mut store) = (Vec::new(), Vec::new());
+        for (tag, kind, bytes) in tags {
+            store.resize(store.len().next_multiple_of(4), 0_u8);
+            index.extend([*tag, *kind, store.len() as u32, 1].map(u32::to_be_bytes).concat());
+            store.extend(*bytes);
+        }
+        let sizes = [0, tags.len() as u32, store.len() as u32].map(u32::to_be_bytes).concat();
+        [&[0x8e, 0xad, 0xe8, 1], &sizes[..], &index, &store].concat()
+    };
+    let (folder, name) = path.rsplit_once('/').unwrap();
+    let text = |text: &str| [text.as_bytes(), &[0]].concat();
+    let mut package = [b"\xed\xab\xee\xdb\x03\0".to_vec(), vec![0; 90]].concat();
+    // File signatures; then modes, folders' numbers, names and folders. (rpm.org, "RPM Tags")
+    package.extend(header(&[(274, 8, &text(signature))]));
+    package.resize(package.len().next_multiple_of(8), 0);
+    package.extend(header(&[
+        (1030, 3, &0o100_644_u16.to_be_bytes()),
+        (1116, 4, &[0; 4]),
+        (1117, 8, &text(name)),
+        (1118, 8, &text(&format!("{folder}/"))),
+    ]));
+    let start = package.len();
+    let mut entry = |name: &str, mode: u32, content: &[u8]| {
+        let fields = [1, mode, 0, 0, 1, 0, content.len() as u32, 0, 0, 0, 0, name.len() as u32 + 1, 0];
+        package.extend(b"070701");
+        package.extend(fields.map(|field| format!("{field:08x}")).concat().bytes());
+        for bytes in [text(name), content.to_vec()] {
+            package.extend(bytes);
+            package.resize(start + (package.len() - start).next_multiple_of(4), 0);
+        }
+    };
+    entry(&format!(".{path}"), 0o100_644, file);
+    entry("TRAILER!!!", 0, b"");
+    package
+}
+
+#[tokio::test]
+async fn a_file_of_a_package_comes_with_the_signature_that_the_package_has_for_it() {
+    if !has("cc") || !has("objcopy") {
+        return;
+    }
+    let (folder, work, tree) = folders();
+    let program = program(&work, "aaaa0f0e");
+    // As many bytes as a key of 4096 bits signs with, behind a header.
+    let signature = format!("030204{}", "5a".repeat(520));
+    let bytes = std::fs::read(&program.whole).unwrap();
+    std::fs::write(tree.join("app.rpm"), signed_package("/usr/bin/app", &bytes, &signature)).unwrap();
+    let other = self::program(&work, "aaaa0f0f");
+    let unsigned = signed_package("/usr/bin/other", &std::fs::read(&other.whole).unwrap(), "");
+    std::fs::write(tree.join("other.rpm"), unsigned).unwrap();
+    // The second start reads the index of the first.
+    for _ in 0..2 {
+        let server = looking_hourly(&folder.path().join("data"), &tree).await;
+        let ask = async |id: &str, rest: &str| {
+            let url = server.url(&format!("/buildid/{id}/{rest}"));
+            let started = Instant::now();
+            loop {
+                let answer = http().get(&url).send().await.unwrap();
+                if answer.status() == StatusCode::OK {
+                    return answer;
+                }
+                assert!(started.elapsed() < PATIENCE, "{url}: {}", answer.status());
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let of = |answer: &reqwest::Response| {
+            answer.headers().get("x-debuginfod-imasignature").map(|value| value.to_str().unwrap().to_owned())
+        };
+        let answer = ask(program.id, "executable").await;
+        assert_eq!(of(&answer), Some(signature.clone()));
+        assert_eq!(answer.headers()["x-debuginfod-file"], "/usr/bin/app");
+        assert!(answer.bytes().await.unwrap() == bytes, "other bytes");
+        // It is one of the file, not of a part of it.
+        assert_eq!(of(&ask(program.id, "section/.text").await), None);
+        assert_eq!(of(&ask(other.id, "executable").await), None);
+    }
+}

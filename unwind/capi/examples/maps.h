@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/types.h>
@@ -127,6 +128,10 @@ struct batch {
     struct path_of_file paths[BATCH];
 };
 
+static inline dwunw_module range_of(uint64_t start, uint64_t end) {
+    return (dwunw_module){.struct_size = sizeof(dwunw_module), .start = start, .end = end};
+}
+
 static inline void add_batch(struct batch *batch) {
     int32_t statuses[BATCH];
     uint32_t again = 0;
@@ -136,10 +141,9 @@ static inline void add_batch(struct batch *batch) {
             close(batch->files[at]);
         if (statuses[at] == DWUNW_STATUS_OK)
             batch->added++;
-        else if (batch->modules[at].elf_path && batch->has_code[at]) {
+        else if ((batch->modules[at].elf_path || batch->modules[at].elf) && batch->has_code[at]) {
             /* No ELF file, or a damaged one: the range alone. */
-            batch->modules[again] = batch->modules[at];
-            batch->modules[again++].elf_path = NULL;
+            batch->modules[again++] = range_of(batch->modules[at].start, batch->modules[at].end);
         }
     }
     if (again)
@@ -150,11 +154,11 @@ static inline void add_batch(struct batch *batch) {
 }
 
 /* Puts a module into a batch, with a file that is open, or -1: code that no file has, or none that can be had, is unwound by its frame pointers. */
-static inline void put(struct batch *batch, uint64_t start, uint64_t end, int file, int has_code) {
+static inline void put(struct batch *batch, dwunw_module module, int file, int has_code) {
     if (file < 0 && !has_code)
         return;
     uint32_t at = batch->count++;
-    batch->modules[at] = (dwunw_module){.struct_size = sizeof(dwunw_module), .start = start, .end = end};
+    batch->modules[at] = module;
     batch->files[at] = file;
     batch->has_code[at] = has_code;
     if (file >= 0) {
@@ -163,6 +167,18 @@ static inline void put(struct batch *batch, uint64_t start, uint64_t end, int fi
     }
     if (batch->count == BATCH)
         add_batch(batch);
+}
+
+/* Puts the kernel's own code into a batch, which lies in no file: signal handlers return there on some processors, and system calls go through it. All
+ * processes of one kind have the same, so that it is read where this one has it; of another kind it is no module, and becomes a range. */
+static inline void put_vdso(struct batch *batch, const struct mapping *mapping) {
+    uint64_t own = getauxval(AT_SYSINFO_EHDR), own_end = own ? end_of_mapping(getpid(), own) : 0;
+    dwunw_module module = range_of(mapping->start, mapping->end);
+    if (own_end > own && own_end - own == mapping->end - mapping->start) {
+        module.elf = (const void *)(uintptr_t)own;
+        module.elf_size = (size_t)(own_end - own);
+    }
+    put(batch, module, -1, is_code(mapping));
 }
 
 /* Whether two mappings are of a page of the file that both their segments have a part of, as LLD lays out small programs: each maps the page anew, one right
@@ -203,12 +219,14 @@ static inline int add_modules(dwunw_context *context, pid_t pid) {
             continue;
         }
         if (first.path[0] == '/')
-            put(&batch, first.start, last.end, open_mapped(pid, &first), has_code);
+            put(&batch, range_of(first.start, last.end), open_mapped(pid, &first), has_code);
         for (int at = 0; at < codes; at++)
-            put(&batch, code[at].start, code[at].end, -1, 1);
+            put(&batch, range_of(code[at].start, code[at].end), -1, 1);
         codes = 0;
-        if (more && next.path[0] != '/')
-            put(&batch, next.start, next.end, -1, is_code(&next));
+        if (more && strcmp(next.path, "[vdso]") == 0)
+            put_vdso(&batch, &next);
+        else if (more && next.path[0] != '/')
+            put(&batch, range_of(next.start, next.end), -1, is_code(&next));
         first = last = next;
         has_code = is_code(&next);
     } while (more);

@@ -105,6 +105,13 @@ static void *writer(void *given) {
     return NULL;
 }
 
+/* On IA-32, MIPS and RISC-V a handler returns to the vDSO, in place of which an emulator has a page that belongs to no file. */
+#if defined __i386__ || defined __mips__ || defined __riscv
+#define HANDLERS_RETURN_TO_THE_VDSO 1
+#else
+#define HANDLERS_RETURN_TO_THE_VDSO 0
+#endif
+
 /* A signal handler unwinds too, with scratch memory of its own. */
 static dwunw_scratch *handlers;
 static int handled;
@@ -137,10 +144,12 @@ int main(int argc, char **argv) {
     }
     main_stack_end = end_of_mapping(getpid(), (uint64_t)(uintptr_t)&first);
     signal(SIGUSR1, on_signal);
+    int signals = HANDLERS_RETURN_TO_THE_VDSO && getauxval(AT_SYSINFO_EHDR) == 0 ? 0 : atoi(argv[1]) * 20;
     for (int round = 0; round < atoi(argv[1]) * 20; round++) {
         struct timespec pause = {.tv_nsec = 50000000};
         nanosleep(&pause, NULL);
-        raise(SIGUSR1);
+        if (signals > 0)
+            raise(SIGUSR1);
     }
     __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
     unsigned long walks = 0, changes = 0;
@@ -150,8 +159,8 @@ int main(int argc, char **argv) {
         walks += counts[at].walks;
         changes += counts[at].changes;
     }
-    CHECK(handled == atoi(argv[1]) * 20);
+    CHECK(handled == signals);
     dwunw_shutdown(context);
-    printf("%lu walks during %lu changes, every one whole\n", walks, changes);
+    printf("%lu walks during %lu changes, and %d in signal handlers, every one whole\n", walks, changes, handled);
     return 0;
 }

@@ -1,6 +1,8 @@
 //! Thunks by which a kernel calls through a register without the processor guessing where: they call past a place that catches the guess, write the register over the
 //! address that this pushed, and return to it. What is known of them is their form (Linux, `arch/x86/lib/retpoline.S`), for neither call frame information nor ORC has the
 //! stack in them right: at their return, which is the call, ORC takes what they wrote for a return address.
+//!
+//! CFA = rsp + 8 at the call within and where the register is written over what that pushed; CFA = rsp + 16 at the return; RA = [CFA − 8].
 
 use core::ops::Range;
 

@@ -1,6 +1,9 @@
 //! Call frame information that says how a frame is made and not how it is taken down: its last rule holds to the end of the function. LLVM writes such
 //! where nobody asks for asynchronous tables (on Linux for aarch64 and riscv64, and for macOS). The instructions complete it: they say where in the
 //! function the frame is not that of its body.
+//!
+//! The equations are those of the entry and, where the frame is being made or taken down, those that the instructions give
+//! ([`functions`](super::functions), [`follow`](super::follow)): CFA = base + distance; RA = its register, or [CFA + where it was stored].
 
 use alloc::vec::Vec;
 use core::ops::Range;

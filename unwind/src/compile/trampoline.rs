@@ -1,4 +1,8 @@
 //! Signal trampolines that call frame information does not describe, as in musl and in static programs; and what stacks begin with that programs make.
+//!
+//! * A trampoline whose context lies `distance` bytes above the stack pointer: each register, the stack pointer and the program counter =
+//!   [sp + distance + where the kernel's `struct sigcontext` has it].
+//! * Where a stack begins: RA is undefined.
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -1,10 +1,12 @@
-//! An RPM header: an index of tags, and a store that they point into (rpm.org, "Header Structure").
+//! An RPM header: an index of tags, and a store that they point into (rpm.org, "Header Structure"). A package has two: of what was signed and its signatures
+//! the first, of everything else the second.
 
 use std::collections::HashMap;
 use std::io::Read;
 
 use crate::archive::error::{Halt, LimitKind};
 use crate::archive::limits::{Account, Limits};
+use crate::archive::member::normalised;
 
 /// Magic value and version of a header.
 const MAGIC: [u8; 4] = [0x8e, 0xad, 0xe8, 0x01];
@@ -25,7 +27,12 @@ mod tag {
     pub(super) const BASE_NAMES: u32 = 1117;
     pub(super) const DIR_NAMES: u32 = 1118;
     pub(super) const LONG_FILE_SIZES: u32 = 5008;
+    /// Among the signatures.
+    pub(super) const FILE_SIGNATURES: u32 = 274;
 }
+
+/// Hex digits of a file's signature. One by a key of 4096 bits has about 1,100.
+const MOST_SIGNATURE_DIGITS: usize = 4096;
 
 /// A file that is listed and not in the payload.
 const FLAG_GHOST: u64 = 1 << 6;
@@ -164,6 +171,22 @@ impl Header {
             bytes <= limits.header_bytes
         };
         names.iter().enumerate().map(entry).take_while(within).collect()
+    }
+
+    /// The signatures of files' bytes that this first header of a package has, in hex, by the files' paths in the second, as [`normalised`] has them.
+    pub(super) fn file_signatures(&self, second: &Self, limits: &Limits) -> HashMap<Vec<u8>, String> {
+        let most = usize::try_from(limits.members).unwrap_or(usize::MAX);
+        let signatures = self.texts(tag::FILE_SIGNATURES, most);
+        if signatures.iter().all(|text| text.is_empty()) {
+            return HashMap::new();
+        }
+        let files = second.files(limits).into_iter().zip(signatures);
+        let signed = files.filter_map(|(file, text)| {
+            let is_hex =
+                !text.is_empty() && text.len() <= MOST_SIGNATURE_DIGITS && text.iter().all(u8::is_ascii_hexdigit);
+            is_hex.then(|| (normalised(&file.path), String::from_utf8_lossy(text).into_owned()))
+        });
+        signed.collect()
     }
 
     /// A tag's numbers: 8 to 64 bits wide, most significant byte first.

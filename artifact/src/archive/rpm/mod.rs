@@ -8,7 +8,7 @@ use std::io::{self, Read};
 
 use super::deb::read_payload;
 use super::error::Halt;
-use super::member::Inside;
+use super::member::{Inside, Place, normalised};
 use super::report::{MAX_HARD_LINK_BYTES, PassedOverReason};
 use super::walk::Walk;
 use cpio::{CpioStream, Item};
@@ -24,21 +24,30 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
     let mut lead = [0; LEAD_BYTES];
     let read = input.read_exact(&mut lead);
     read.map_err(|error| walk.account.halt(&inside.label, "an RPM package's lead", &error))?;
-    let signature = header::sizes(input, &inside.label, walk.account, "signature")?;
-    let padded = signature.bytes().next_multiple_of(SIGNATURE_ALIGNMENT);
-    let skipped = io::copy(&mut input.take(padded), &mut io::sink());
+    let sizes = header::sizes(input, &inside.label, walk.account, "signature")?;
+    let signatures = Header::read(input, &sizes, &inside.label, walk.account)?;
+    let padding = sizes.bytes().next_multiple_of(SIGNATURE_ALIGNMENT).saturating_sub(sizes.bytes());
+    let skipped = io::copy(&mut input.take(padding), &mut io::sink());
     let skipped = skipped.map_err(|error| walk.account.halt(&inside.label, "a signature", &error))?;
-    if skipped < padded {
+    if skipped < padding {
         return Err(walk.account.damaged(&inside.label, "a signature", "the end").into());
     }
     let sizes = header::sizes(input, &inside.label, walk.account, "header")?;
     let header = Header::read(input, &sizes, &inside.label, walk.account)?;
+    let signatures = signatures.file_signatures(&header, walk.account.limits);
     // It goes to the file's end.
     let input = (input, u64::MAX);
-    read_payload(walk, inside, input, "a payload", |walk, inside, input| payload(walk, inside, input, &header))
+    read_payload(walk, inside, input, "a payload", |walk, inside, input| {
+        payload(walk, inside, input, (&header, &signatures))
+    })
 }
 
-fn payload(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read, header: &Header) -> Result<(), Halt> {
+fn payload(
+    walk: &mut Walk<'_>,
+    inside: &Inside,
+    input: &mut dyn Read,
+    (header, signatures): (&Header, &HashMap<Vec<u8>, String>),
+) -> Result<(), Halt> {
     let mut magic = Vec::new();
     let read = input.take(cpio::MAGIC_BYTES as u64).read_to_end(&mut magic);
     read.map_err(|error| walk.account.halt(&inside.label, "a payload", &error))?;
@@ -55,7 +64,8 @@ fn payload(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read, header: &
     let mut earlier_bytes = 0_usize;
     while let Some(entry) = stream.next()? {
         let size = matches!(entry.item, Item::File { .. }).then_some(entry.size);
-        let place = walk.begin(inside, entry.path, size)?;
+        let signature = signatures.get(&normalised(&entry.path)).cloned();
+        let place = Place { signature, ..walk.begin(inside, entry.path, size)? };
         let report = &mut walk.report;
         match entry.item {
             Item::File { identity } => {

@@ -31,6 +31,9 @@ pub(crate) const FILE: HeaderName = HeaderName::from_static("x-debuginfod-file")
 pub(crate) const ARCHIVE: HeaderName = HeaderName::from_static("x-debuginfod-archive");
 /// The file's sha256, hex; clients since 0.193 keep it beside the file.
 pub(crate) const SHA256: HeaderName = HeaderName::from_static("x-debuginfod-sha256");
+/// The signature that the file's package has for the file, hex: elfutils' client compares it with the bytes where it is told to (`ima:enforcing` in
+/// `DEBUGINFOD_URLS`, since 0.192).
+pub(crate) const IMASIGNATURE: HeaderName = HeaderName::from_static("x-debuginfod-imasignature");
 /// The client's bound on the size.
 const MAXSIZE: HeaderName = HeaderName::from_static("x-debuginfod-maxsize");
 

@@ -1,4 +1,9 @@
 //! What an encoding says of the body of a function of arm64. (`compact_unwind_encoding.h`)
+//!
+//! * Without a frame record, of `size` times 16 bytes: CFA = sp + 16 · size; RA = lr.
+//! * With one: CFA = x29 + 16; RA = [CFA − 8]; x29 = [CFA − 16].
+//! * Pairs of registers below that, or below the CFA where there is no record, the n-th of those that are saved, from 0 on: [CFA − 16 · n − 8] and
+//!   [CFA − 16 · n − 16], with n from 1 on behind a record.
 
 use super::super::layout::{Layout, Place};
 use super::Described;

@@ -1,4 +1,8 @@
 //! What an encoding says of the body of a function of x86_64. (`compact_unwind_encoding.h`)
+//!
+//! * With a frame pointer: CFA = rbp + 16; RA = [CFA − 8]; rbp = [CFA − 16]; of up to five registers, the n-th = [CFA − 16 − 8 · offset + 8 · n].
+//! * Without: CFA = rsp + 8 · size, or, of a large frame, rsp + the operand of the function's `sub` + 8 · adjust; RA = [CFA − 8]; of `count` registers that
+//!   were pushed, the n-th = [CFA − 8 − 8 · count + 8 · n].
 
 use alloc::vec::Vec;
 

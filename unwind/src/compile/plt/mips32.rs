@@ -1,6 +1,8 @@
 //! Linkage tables of 32-bit MIPS: `.plt` of programs at fixed addresses, and `.MIPS.stubs`, through which position-independent
 //! code binds functions at their first call. Both keep the stack as it is; on the way to the loader the return address waits
 //! in $t7, because the call to the loader takes its register.
+//!
+//! CFA = sp; RA = $ra, and RA = $t7 between the move there and the end of the jump.
 
 use alloc::vec::Vec;
 use core::ops::Range;

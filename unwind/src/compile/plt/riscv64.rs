@@ -1,5 +1,7 @@
 //! Linkage tables of 64-bit RISC-V. An entry jumps with its own address in t1; the common one keeps the return address in its register on the way to the
 //! loader. (RISC-V ELF psABI, "Procedure Linkage Table")
+//!
+//! CFA = sp; RA = ra.
 
 use alloc::vec::Vec;
 use core::ops::Range;

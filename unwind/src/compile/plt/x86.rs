@@ -1,4 +1,6 @@
 //! Linkage tables of AMD64 and IA-32, whose entries push their numbers. They have one shape; [`Form`] says what differs.
+//!
+//! With words of 8 or 4 bytes: CFA = sp + word · (1 + words that were pushed); RA = [CFA − word].
 
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -1,5 +1,7 @@
 //! Start-up functions of IA-32: ebx is pushed and gets the address of the global offset table, two words are pushed aside, hooks are called,
 //! and all of it is given back.
+//!
+//! CFA = esp + 4 at the first and the last instruction, esp + 8 where ebx is pushed, esp + 16 between; RA = [CFA − 4]; ebx = [CFA − 8] while it is pushed.
 
 use super::Rules;
 use crate::arch::Arch;

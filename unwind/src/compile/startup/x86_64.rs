@@ -1,5 +1,7 @@
 //! `_init` and `_fini` of x86_64, which crti.o begins and crtn.o ends and which call frame information leaves out: one word is pushed
 //! aside, hooks are called, and the word is given back. (System V gABI, "Initialization and Termination Functions")
+//!
+//! CFA = rsp + 8 at the first and the last instruction, rsp + 16 between; RA = [CFA − 8].
 
 use super::Rules;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
