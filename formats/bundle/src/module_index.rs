@@ -3,6 +3,7 @@
 //! Made from the module's `.symx` alone. Described in `docs/formats/symbol_index.md`.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use serde::{Deserialize, Serialize};
 use symseal_module::{DebugId, Rva, Svma};
@@ -163,13 +164,39 @@ pub fn write(table: &Table<'_>, name: &str) -> Result<Written, serde_json::Error
     index.rows = rows;
     index.lines = lines;
     if index.lines.is_some() {
-        let json = serde_json::to_vec(&index)?;
-        if json.len() <= INLINE_LINES_BYTES {
+        if let Some(json) = to_vec_within(&index, INLINE_LINES_BYTES)? {
             return Ok(Written { json, lines_inlined: true });
         }
         index.lines = None;
     }
     Ok(Written { json: serde_json::to_vec(&index)?, lines_inlined: false })
+}
+
+/// The JSON, unless it is longer: then no more of it is made than that.
+fn to_vec_within(index: &ModuleIndex, most: usize) -> Result<Option<Vec<u8>>, serde_json::Error> {
+    struct Within {
+        json: Vec<u8>,
+        most: usize,
+    }
+    impl io::Write for Within {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if bytes.len() > self.most.saturating_sub(self.json.len()) {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            self.json.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut within = Within { json: Vec::new(), most };
+    match serde_json::to_writer(&mut within, index) {
+        Ok(()) => Ok(Some(within.json)),
+        Err(error) if error.is_io() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn functions(table: &Table<'_>) -> Vec<IndexedFunction> {
@@ -206,7 +233,7 @@ fn lines(table: &Table<'_>) -> (u64, Option<Lines>) {
     let mut rows = Vec::new();
     for hit in table.rows() {
         count += 1;
-        if rows.len() > MOST_ROWS {
+        if rows.len() > MOST_ROWS || texts.bytes > INLINE_LINES_BYTES {
             continue;
         }
         let range = hit.range();
@@ -214,7 +241,7 @@ fn lines(table: &Table<'_>) -> (u64, Option<Lines>) {
         let frames = hit.frames().map(|frame| texts.frame(&frame)).collect();
         rows.push(LineRow { address, size, frames });
     }
-    if rows.len() > MOST_ROWS {
+    if rows.len() > MOST_ROWS || texts.bytes > INLINE_LINES_BYTES {
         return (count, None);
     }
     (count, Some(Lines { frames: texts.frames.values, rows, strings: texts.strings.values }))
@@ -227,13 +254,25 @@ fn span(start: Rva, end: Rva) -> Option<u64> {
 #[derive(Default)]
 struct Interned {
     strings: Pool<String>,
+    /// Of all strings.
+    bytes: usize,
     frames: Pool<[u32; 5]>,
 }
 
 impl Interned {
+    fn string(&mut self, text: String) -> u32 {
+        let bytes = text.len();
+        let before = self.strings.values.len();
+        let place = self.strings.intern(text);
+        if self.strings.values.len() > before {
+            self.bytes = self.bytes.saturating_add(bytes);
+        }
+        place
+    }
+
     fn frame(&mut self, frame: &symseal_symx::Frame<'_>) -> u32 {
-        let [name, symbol] = [frame.function, frame.symbol].map(|name| self.strings.intern(name.text().into_owned()));
-        let file = self.strings.intern(frame.file.to_owned());
+        let [name, symbol] = [frame.function, frame.symbol].map(|name| self.string(name.text().into_owned()));
+        let file = self.string(frame.file.to_owned());
         self.frames.intern([name, symbol, file, frame.line.unwrap_or_default(), frame.column.unwrap_or_default()])
     }
 }

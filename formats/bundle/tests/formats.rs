@@ -83,6 +83,24 @@ fn module_indexes_are_canonical_and_keep_to_their_schema_with_lines_and_without(
 }
 
 #[test]
+fn lines_stand_in_the_module_index_as_long_as_it_is_no_longer_than_its_bound() {
+    let id: DebugId = made::IDS[0].parse().unwrap();
+    let written = |rows: u32| {
+        let bytes = made::table(&id, [1; 32], rows);
+        module_index::write(&Table::open(&bytes).unwrap(), "app").unwrap()
+    };
+    let (mut fits, mut is_too_many) = (200, 100_000);
+    while is_too_many - fits > 1 {
+        let middle = fits + (is_too_many - fits) / 2;
+        *(if written(middle).lines_inlined { &mut fits } else { &mut is_too_many }) = middle;
+    }
+    let longest = written(fits).json.len();
+    // A row more is some bytes more.
+    let bound = module_index::INLINE_LINES_BYTES - 64..=module_index::INLINE_LINES_BYTES;
+    assert!(bound.contains(&longest), "{fits} rows, {longest} bytes");
+}
+
+#[test]
 fn a_function_start_without_a_name_stands_in_the_module_index_with_an_empty_name() {
     let id: DebugId = made::IDS[0].parse().unwrap();
     let function = symseal_symx::FunctionRecord {
