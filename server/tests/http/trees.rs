@@ -595,5 +595,6 @@ async fn a_file_of_a_package_comes_with_the_signature_that_the_package_has_for_i
         // It is one of the file, not of a part of it.
         assert_eq!(of(&ask(program.id, "section/.text").await), None);
         assert_eq!(of(&ask(other.id, "executable").await), None);
+        server.stop().await;
     }
 }
