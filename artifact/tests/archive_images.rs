@@ -243,7 +243,7 @@ fn every_platform_of_an_index_is_read_and_what_they_share_is_visited_once() {
     let images: Vec<_> =
         report.images.iter().map(|image| (image.name.as_str(), image.platform.as_str(), image.files)).collect();
     assert_eq!(images, [("v1", "linux/amd64", 2), ("v1", "linux/arm64", 2)]);
-    let [other, missing] = &report.passed_over[..] else { panic!("{:?}", report.passed_over) };
+    let [missing, other] = &report.passed_over[..] else { panic!("{:?}", report.passed_over) };
     assert_eq!(other.reason, PassedOverReason::Unsupported("an artifact (a/b) that is no container image".to_owned()));
     assert_eq!(missing.reason, PassedOverReason::Missing(digest(b"absent")));
 }
