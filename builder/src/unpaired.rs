@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use symseal_artifact::{Format, RelocationProblem};
+use symseal_artifact::{Format, RelocationProblem, escaped};
 use symseal_bundle::DebugInfo;
 use symseal_module::DebugId;
 
@@ -135,6 +135,10 @@ pub(crate) fn no_modules(paths: &[PathBuf], inputs: &InputReport, pairing: &Pair
     hints.extend(loose.map(|(file, reason)| format!("{}: {}", file.place, self::loose(file, reason))));
     let refused = inputs.refused.iter().take(MOST_HINTS);
     hints.extend(refused.map(|one| format!("{} is refused: {}", one.place, one.problem)));
+    let left_out = inputs.excluded.iter().filter(|(_, count)| **count > 0).take(MOST_HINTS);
+    hints.extend(left_out.map(|(glob, count)| {
+        format!("the pattern {} left out {count} of the files and directories", escaped(glob.as_bytes()))
+    }));
     if hints.is_empty() {
         let passed = inputs.archives.iter().flat_map(|archive| &archive.passed_over).take(MOST_HINTS);
         hints.extend(passed.map(|one| format!("{} was not looked into: {}", one.place, one.reason)));

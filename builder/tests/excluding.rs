@@ -40,7 +40,9 @@ fn files_and_directories_are_left_out_and_counted_also_by_a_pattern_that_finds_n
         names(&report(&[release.path("full.so"), release.path("split.so")], &["full.so"]).unwrap()),
         ["split.so"]
     );
-    assert!(matches!(report(&all, &["**"]), Err(BuildError::NoModules { .. })));
+    let nothing = report(&all, &["**"]).unwrap_err();
+    assert!(matches!(nothing, BuildError::NoModules { .. }), "{nothing}");
+    assert!(nothing.to_string().contains("the pattern ** left out 1 of the files and directories"), "{nothing}");
 }
 
 #[test]

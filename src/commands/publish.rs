@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(required_unless_present = "join", conflicts_with = "join")]
     paths: Vec<PathBuf>,
     /// Bundles that platform jobs published, sealed or not: host[:port]/repository[:tag|@digest].
-    #[arg(long, value_name = "REF", num_args = 1.., conflicts_with = "SourcingArgs")]
+    #[arg(long, value_name = "REF", num_args = 1.., conflicts_with_all = ["SourcingArgs", "LimitArgs", "ExcludeArgs"])]
     join: Vec<String>,
     /// With --join: refuse a part that has seals of which none holds by this trust directory. Parts without seals are joined as
     /// they are. Without this option nobody looks at the parts' seals. With a Rekor as --log: the trust directory that pins its

@@ -154,6 +154,10 @@ fn what_cannot_be_published_is_told_before_anything_is_pushed() {
         .refused(1, &["--join", "parts/windows:1.0", "no such manifest"]);
     publish(&["--join", &same, "--to", &to]).refused(2, &[&same, "is no bundle"]);
     publish(&["--join", "nonsense", "--to", &to]).refused(2, &["--join", "nonsense"]);
+    // A join looks into no files: what would be for them is not taken without a word.
+    for (option, value) in [("--exclude", "*.so"), ("--archive-limit", "ratio=3")] {
+        publish(&["--join", &part, option, value, "--to", &to]).refused(2, &["--join", option]);
+    }
     publish(&["--join", &part, "127.0.0.1:1/a:b", "--to", &to]).refused(2, &["127.0.0.1:1"]);
 
     // Other names and versions: an error, unless the caller says what the whole is called.

@@ -20,7 +20,9 @@ pub(super) fn difference(
     if let (Some(first), Some(second)) = (one.object(), other.object())
         && first.arch != second.arch
     {
-        return Ok(pair(format!("a file for the machine {}", first.arch), format!("one for {}", second.arch)));
+        // The pair may be told the other way round.
+        let of = |arch| format!("a file for the machine {arch}");
+        return Ok(pair(of(first.arch), of(second.arch)));
     }
     if let (Some(first), Some(second)) = (slice(one, &one_bytes)?, slice(other, &other_bytes)?) {
         if let Some(found) = in_code(&first, &second).filter(|_| one.is_binary() && other.is_binary()) {
