@@ -89,17 +89,12 @@ fn a_build_takes_less_than_three_times_its_largest_input_whatever_the_jobs() {
     let Some(source) = debug_file() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let inputs = folder.path().join("inputs");
-    std::fs::create_dir(&inputs).expect("a folder");
     // The same debug file under other build-ids: as many modules of one size as there may be jobs.
     let whole = std::fs::read(&source).expect("a debug file");
     let id = symseal_artifact::ObjectFile::parse(&whole).expect("a debug file").debug_id().expect("an id").clone();
     let id = id.build_id().expect("a build-id");
-    let at = whole.windows(id.len()).position(|window| window == id).expect("the id is in the file");
-    for copy in 0..COPIES {
-        let mut own = whole.clone();
-        own[at] ^= copy;
-        std::fs::write(inputs.join(format!("{copy}.debug")), own).expect("a copy");
-    }
+    let at = place_of(id, &whole);
+    with_other_ids(&whole, at, |copy| inputs.join(format!("{copy}.debug")));
     let largest = whole.len() as u64 + raw_dwarf(&readelf, &source);
     assert!(largest > 8 << 20, "{} is too small to tell: {largest} bytes in memory", source.display());
     let packed = folder.path().join("release.tar.gz");
@@ -125,18 +120,20 @@ fn long_named(functions: usize) -> String {
     (0..functions).map(one).collect()
 }
 
-/// As many of them as there may be jobs, each with an id of its own, which lies behind `mark`.
-fn with_other_ids(file: &Path, mark: &[u8], copy_to: impl Fn(u8) -> PathBuf) -> u64 {
-    let whole = std::fs::read(file).expect("a debug file");
-    let at = whole.windows(mark.len()).position(|window| window == mark).expect("an id") + mark.len();
+/// Copies of a file, as many as there may be jobs, each with an id of its own, which lies at `at`.
+fn with_other_ids(whole: &[u8], at: usize, copy_to: impl Fn(u8) -> PathBuf) {
     for copy in 0..COPIES {
-        let mut own = whole.clone();
+        let mut own = whole.to_vec();
         own[at] ^= copy;
         let to = copy_to(copy);
         std::fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
         std::fs::write(to, own).expect("a copy");
     }
-    whole.len() as u64
+}
+
+/// Where something begins in a file.
+fn place_of(what: &[u8], file: &[u8]) -> usize {
+    file.windows(what.len()).position(|window| window == what).expect("it is in the file")
 }
 
 /// A build of as many debug files of `largest` bytes takes less than three times that.
@@ -167,25 +164,21 @@ fn databases_of_windows_and_dsyms_are_held_to_the_same_bound() {
         work(&link, &["/dll", "/noentry", "/nodefaultlib", "/debug", "/out:big.dll", "/pdb:big.pdb", "big.obj"]);
         // The stream of the database's own information: a version, a signature and an age of four bytes each, and the GUID.
         let pdb = std::fs::read(at("big.pdb")).expect("a database");
-        let version = 20_000_404_u32.to_le_bytes();
-        let found = pdb.windows(4).position(|window| window == version).expect("the version");
-        let largest = with_other_ids(&at("big.pdb"), &pdb[found..found + 12], |copy| {
-            at("databases").join(copy.to_string()).join("big.pdb")
-        });
-        stays_within(&python, "PDB", &at("databases"), largest);
+        let id = place_of(&20_000_404_u32.to_le_bytes(), &pdb) + 12;
+        with_other_ids(&pdb, id, |copy| at("databases").join(copy.to_string()).join("big.pdb"));
+        stays_within(&python, "PDB", &at("databases"), pdb.len() as u64);
     }
     if let (Some(link), Some(dsymutil)) = (program::macho_linker(), program::any_tool(&["dsymutil-19", "dsymutil"])) {
         work(&clang, &["--target=arm64-apple-macos12", "-g", "-c", "big.c", "-o", "big.o"]);
         let platform = ["-dylib", "-arch", "arm64", "-platform_version", "macos", "12", "12"];
         work(&link, &[&platform[..], &["big.o", "-o", "big.dylib"]].concat());
         work(&dsymutil, &["big.dylib", "-o", "big.dSYM"]);
-        // LC_UUID, of 24 bytes.
-        let mark = [0x1b_u32, 24].map(u32::to_le_bytes).concat();
         let dwarf = Path::new("Contents/Resources/DWARF/big.dylib");
-        let largest = with_other_ids(&at("big.dSYM").join(dwarf), &mark, |copy| {
-            at("dsyms").join(format!("{copy}.dSYM")).join(dwarf)
-        });
-        stays_within(&python, "dSYM", &at("dsyms"), largest);
+        let whole = std::fs::read(at("big.dSYM").join(dwarf)).expect("a debug file");
+        // LC_UUID, of 24 bytes.
+        let id = place_of(&[0x1b_u32, 24].map(u32::to_le_bytes).concat(), &whole) + 8;
+        with_other_ids(&whole, id, |copy| at("dsyms").join(format!("{copy}.dSYM")).join(dwarf));
+        stays_within(&python, "dSYM", &at("dsyms"), whole.len() as u64);
     }
 }
 

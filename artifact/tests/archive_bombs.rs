@@ -1,11 +1,13 @@
 //! Archives that would unpack to more than there is: a clear error, and bounded memory.
 #![allow(clippy::expect_used, reason = "a test that cannot go on says so")]
 
+mod made_archives;
 mod support;
 
 use std::io::Cursor;
 use std::process::{Command, Stdio};
 
+use made_archives::zip_of;
 use support::archives::{read_bytes, read_file, read_source, shell};
 use support::have;
 use symseal_artifact::{ArchiveError, ArchiveKind, LimitKind, Limits, PassedOverReason, Source};
@@ -107,39 +109,6 @@ fn a_tar_whose_header_claims_more_than_all_memory_is_refused_at_that_header() {
     }
     let error = read_bytes("x.tar", &header("cut", 1 << 30)).expect_err("cut short").to_string();
     assert!(error.starts_with("archive x.tar, member cut: expected more of a member, found the end"), "{error}");
-}
-
-/// A zip of these members, each with the offset of its local header; the bytes of the first lie at the beginning.
-fn zip_of(members: &[(&str, u32)], content: &[u8]) -> Vec<u8> {
-    let mut crc = flate2::Crc::new();
-    crc.update(content);
-    let size = content.len() as u32;
-    let mut zip = b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0".to_vec();
-    for word in [crc.sum(), size, size] {
-        zip.extend(word.to_le_bytes());
-    }
-    zip.extend([1, 0, 0, 0, b'a']);
-    zip.extend(content);
-    let directory = zip.len() as u32;
-    for (name, offset) in members {
-        zip.extend(b"PK\x01\x02\x14\0\x14\0\0\0\0\0\0\0\0\0");
-        for word in [crc.sum(), size, size] {
-            zip.extend(word.to_le_bytes());
-        }
-        zip.extend((name.len() as u16).to_le_bytes());
-        zip.extend([0; 12]);
-        zip.extend(offset.to_le_bytes());
-        zip.extend(name.as_bytes());
-    }
-    let directory_size = zip.len() as u32 - directory;
-    zip.extend(b"PK\x05\x06\0\0\0\0");
-    zip.extend((members.len() as u16).to_le_bytes());
-    zip.extend((members.len() as u16).to_le_bytes());
-    for word in [directory_size, directory] {
-        zip.extend(word.to_le_bytes());
-    }
-    zip.extend([0, 0]);
-    zip
 }
 
 #[test]

@@ -6,40 +6,12 @@ use serde_json::{Value, json};
 use symseal_artifact::{ArchiveError, ArchiveReport, LimitKind, Limits, PassedOverReason, Source};
 
 use crate::archive_images::{Layout, digest, gzip, layer};
+use crate::made_archives::{tar_of, zip_of};
 use crate::support::archives::{Members, read_bytes, read_source};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// A megabyte that compresses to little.
 const MEGABYTE: usize = 1 << 20;
-
-fn tar_of(members: &[(&str, &[u8])]) -> Vec<u8> {
-    let mut tar = tar::Builder::new(Vec::new());
-    for (path, bytes) in members {
-        let mut header = tar::Header::new_gnu();
-        header.set_size(bytes.len() as u64);
-        header.set_mode(0o644);
-        tar.append_data(&mut header, path, *bytes).expect("a file");
-    }
-    tar.into_inner().expect("a tar")
-}
-
-/// A zip of one stored member.
-fn zip_of(name: &str, content: &[u8]) -> Vec<u8> {
-    let mut crc = flate2::Crc::new();
-    crc.update(content);
-    let sizes = [crc.sum(), content.len() as u32, content.len() as u32].map(u32::to_le_bytes).concat();
-    let lengths = [name.len() as u16, 0].map(u16::to_le_bytes).concat();
-    let mut zip = [b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0" as &[u8], &sizes, &lengths, name.as_bytes(), content].concat();
-    let directory = zip.len() as u32;
-    zip.extend(
-        [b"PK\x01\x02\x14\0\x14\0\0\0\0\0\0\0\0\0" as &[u8], &sizes, &lengths, &[0; 14], name.as_bytes()].concat(),
-    );
-    let length = zip.len() as u32 - directory;
-    zip.extend(b"PK\x05\x06\0\0\0\0\x01\0\x01\0");
-    zip.extend([length, directory].map(u32::to_le_bytes).concat());
-    zip.extend([0, 0]);
-    zip
-}
 
 fn read_within(name: &str, bytes: &[u8], limits: &Limits) -> (Members, ArchiveReport) {
     read_source(name, Source::Seekable(&mut Cursor::new(bytes)), limits).expect("a sound archive")
@@ -165,7 +137,7 @@ fn a_sparse_file_has_1_048_576_parts_at_most() {
 
 #[test]
 fn a_zip_in_a_stream_is_held_up_to_buffer_bytes() {
-    let zip = zip_of("inner", &vec![b'x'; MEGABYTE]);
+    let zip = zip_of(&[("inner", 0)], &vec![b'x'; MEGABYTE]);
     let tar = gzip(&tar_of(&[("before", b"1"), ("one.zip", &zip), ("behind", b"2")]));
     let exact = Limits { buffer_bytes: zip.len() as u64, ..Limits::default() };
     let (members, report) = read_within("x.tgz", &tar, &exact);
@@ -190,7 +162,7 @@ fn images_within_an_archive_are_held_up_to_buffer_bytes_and_told_beyond() {
     let image = layout.image("amd64", &[below, layer(&[(".wh.old", "")])], gzip);
     layout.index(&[image]);
     let image = layout.as_tar();
-    let zip = zip_of("image.tar", &image);
+    let zip = zip_of(&[("image.tar", 0)], &image);
     let exact = Limits { buffer_bytes: image.len() as u64, ..Limits::default() };
     let (members, report) = read_within("x.zip", &zip, &exact);
     assert_eq!((members.len(), report.images.len(), report.passed_over.len()), (1, 1, 0), "{members:?}");

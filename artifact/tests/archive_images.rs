@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 
+use crate::made_archives::tar_of;
 use crate::support::archives::{Members, assert_same, content, files_below, read_bytes, shell};
 use crate::support::have;
 use serde_json::{Value, json};
@@ -92,14 +93,9 @@ impl Layout {
     }
 
     pub(crate) fn as_tar(&self) -> Vec<u8> {
-        let mut tar = tar::Builder::new(Vec::new());
-        for (path, bytes) in &self.0 {
-            let mut header = tar::Header::new_gnu();
-            header.set_size(bytes.len() as u64);
-            header.set_mode(0o644);
-            tar.append_data(&mut header, path, &bytes[..]).expect("a file");
-        }
-        tar.into_inner().expect("a tar")
+        let members: Vec<(&str, &[u8])> =
+            self.0.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice())).collect();
+        tar_of(&members)
     }
 
     /// Read as a folder, and as a tar.

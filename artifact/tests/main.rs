@@ -36,6 +36,7 @@ mod macho_headers;
 mod macho_identity;
 mod macho_made;
 mod macho_wheels;
+mod made_archives;
 mod matrix;
 mod mini_debug_info;
 mod mips_compressed;

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::inputs::{SOURCE, build, compile, run, tool};
+use crate::inputs::{SOURCE, build, compile, lay_out, run, tool};
 use symseal_builder::BuildError;
 use symseal_bundle::{Bundle, LayoutDir};
 
@@ -19,16 +19,6 @@ fn load(gdb: &Path, file: &Path, debug_directory: &Path, auto_load: &str) {
     let output = command.output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(told.contains("Line") && told.contains("add"), "{told}{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// Every file of the bundle at its title, which is what `oras pull` leaves.
-fn lay_out(layout: &LayoutDir, into: &Path) {
-    let bundle = Bundle::open(layout.clone(), None).unwrap();
-    for file in bundle.index().files() {
-        let path = into.join(&file.path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, bundle.read(file).unwrap()).unwrap();
-    }
 }
 
 fn touches(sentinel: &Path) -> String {

@@ -5,9 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::inputs::{SOURCE, build, compile, report, tool};
+use crate::inputs::{SOURCE, build, compile, lay_out, report, tool};
 use symseal_builder::BuildError;
-use symseal_bundle::{Bundle, LayoutDir};
+use symseal_bundle::LayoutDir;
 
 const SCRIPT: &str = "dSYM/D6FEA1B2C3D4E5F60718293A4B5C6D7E/fix.dSYM/Contents/Resources/evil.py";
 
@@ -63,12 +63,8 @@ fn a_path_leads_to_no_script_in_a_bundle() {
     let told = report(&[at("input")]);
     assert_eq!(told.inputs.refused.len(), 4, "{:?}", told.inputs.refused);
     build(&[at("input")], &layout).unwrap();
-    let (bundle, pulled) = (Bundle::open(layout, None).unwrap(), at("pulled"));
-    for file in bundle.index().files() {
-        let path = pulled.join(&file.path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, bundle.read(file).unwrap()).unwrap();
-    }
+    let pulled = at("pulled");
+    lay_out(&layout, &pulled);
     load(&gdb, &pulled.join(".build-id/e1/01020304"), &pulled);
     assert!(!sentinel.exists(), "gdb ran something out of the bundle");
 }

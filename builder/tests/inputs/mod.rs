@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use symseal_builder::{BuildError, Built, Options, SymbolBundleBuilder};
-use symseal_bundle::LayoutDir;
+use symseal_bundle::{Bundle, LayoutDir};
 
 /// The tool's path; where it is missing, says so, or fails where `SYMSEAL_REQUIRE` names it.
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
@@ -102,4 +102,14 @@ pub(crate) fn report(paths: &[PathBuf]) -> symseal_builder::BuildReport {
 /// What a tool prints.
 pub(crate) fn output(program: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&run(program, arguments).stdout).into_owned()
+}
+
+/// Every file of the bundle at its title, which is what `oras pull` leaves.
+pub(crate) fn lay_out(layout: &LayoutDir, into: &Path) {
+    let bundle = Bundle::open(layout.clone(), None).unwrap();
+    for file in bundle.index().files() {
+        let path = into.join(&file.path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bundle.read(file).unwrap()).unwrap();
+    }
 }
