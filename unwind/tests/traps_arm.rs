@@ -273,3 +273,59 @@ fn one_function_cannot_take_the_rules_of_others() {
     let unfollowed: Vec<_> = compiled.report.unfollowed.into_iter().collect();
     assert_eq!(unfollowed, [("too many paths for the size of the function".to_owned(), 1)]);
 }
+
+/// `clone` of two C libraries, which do not say that nobody called a thread: of glibc in Thumb, of musl in ARM instructions. And a function that forks,
+/// whose child returns.
+#[test]
+fn t7_a_thread_begins_behind_the_system_call_that_makes_it() {
+    const GLIBC: [u16; 15] = [
+        0xb490, // push {r4, r7}
+        0xf04f, 0x0778, // mov.w r7, #120
+        0xdf00, // svc 0
+        0x2800, // cmp r0, #0
+        0xd001, // beq to the thread
+        0xbc90, 0x4770, // pop {r4, r7}; bx lr
+        0x9801, // the thread: ldr r0, [sp, #4]
+        0xf85d, 0xcb08, // ldr r12, [sp], #8
+        0x47e0, // blx r12
+        0xf04f, 0x0701, // mov.w r7, #1
+        0xdf00, // svc 0
+    ];
+    const MUSL: [u32; 15] = [
+        0xe92d_00f0, // push {r4, r5, r6, r7}
+        0xe3a0_7078, // mov r7, #120
+        0xe1a0_6003, // mov r6, r3
+        0xe1a0_5000, // mov r5, r0
+        0xef00_0000, // svc 0
+        0xe110_0000, // tst r0, r0
+        0x0a00_0001, // beq to the thread
+        0xe8bd_00f0,
+        0xe12f_ff1e, // pop {r4, r5, r6, r7}; bx lr
+        0xe1a0_0006, // the thread: mov r0, r6
+        0xeb00_0002, // bl to the last instruction
+        0xe3a0_7001, // mov r7, #1
+        0xef00_0000, // svc 0
+        0xeaff_fffc, // b to the one before the last but one
+        0xe12f_ff15, // bx r5
+    ];
+    const FORK: [u16; 10] = [
+        0xb590, // push {r4, r7, lr}
+        0x2778, 0xdf00, // movs r7, #120; svc 0
+        0xb100, // cbz r0, to the child
+        0xbd90, // pop {r4, r7, pc}
+        0xf000, 0xf803, // the child: bl
+        0x2714, 0xdf00, // movs r7, #20; svc 0
+        0xbd90, // pop {r4, r7, pc}
+    ];
+    let halves = |code: &[u16]| code.iter().flat_map(|half| half.to_le_bytes()).collect::<Vec<u8>>();
+    let musl: Vec<u8> = MUSL.iter().flat_map(|word| word.to_le_bytes()).collect();
+    // Code, its address with the bit of Thumb, the half word where a thread begins, and how many are its.
+    let scenes = [(halves(&GLIBC), 0x1001, 8, 7), (musl, 0x1000, 18, 10), (halves(&FORK), 0x1001, 10, 0)];
+    for (code, function, first, count) in scenes {
+        let compiled = compiled(&[], &[], &code, &[function]);
+        let found = rules(&compiled, 0..first + count);
+        let ends: Vec<u64> =
+            (0..first + count).filter(|half| found[*half as usize].0 == "no caller: the end of the stack").collect();
+        assert_eq!(ends, (first..first + count).collect::<Vec<u64>>(), "{found:?}");
+    }
+}

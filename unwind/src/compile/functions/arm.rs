@@ -66,7 +66,8 @@ fn plain(word: u32) -> Instruction {
                 if links { Flow::Call(Some(distance)) } else { Flow::Branch { distance, is_conditional: false } };
             Instruction::of(4, flow)
         }
-        6 | 7 if word >> 24 & 15 != 15 => coprocessor(word >> 16, word & 0xffff),
+        7 if word >> 24 & 15 == 15 => Instruction::doing(4, Effect::SystemCall),
+        6 | 7 => coprocessor(word >> 16, word & 0xffff),
         _ => nothing,
     }
 }
@@ -181,6 +182,7 @@ mod tests {
         check(0xed2d_8b04, &[sp(-16)], Flow::Next); // vpush {d8-d9}
         check(0xe3a0_3001, &[Effect::Set { to: 3, value: 1 }], Flow::Next); // mov r3, #1
         check(0xe7f0_00f0, &[], Flow::Trap); // udf
+        check(0xef00_0000, &[Effect::SystemCall], Flow::Next); // svc 0
         assert!(decode(&0x012f_ff1e_u32.to_le_bytes()).expect("whole").is_conditional); // bxeq lr
     }
 }

@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::super::layout::Layout;
-use super::state::{Effect, State};
+use super::state::{Asked, Effect, State};
 use crate::arch::{Arch, Machine};
 use crate::rule::{Rule, Slots};
 
@@ -200,6 +200,40 @@ impl Follower<'_> {
         }
     }
 
+    /// A branch leads to the instruction at `at` with `state`.
+    fn lead_on(&mut self, at: usize, state: State) {
+        let state = if self.begins_a_thread(at, state) { state.without_caller() } else { state };
+        self.lead(at, state);
+    }
+
+    /// Whether a new thread goes on at `at`, where C libraries do not say so (32-bit ARM): behind the system call that makes it, and before a
+    /// call of what it is to run and, should that return, the one that ends it. A fork makes the same system call, and its
+    /// child returns.
+    fn begins_a_thread(&self, mut at: usize, state: State) -> bool {
+        /// Instructions of such code.
+        const MOST: usize = 8;
+        if state.asked() != Some(Asked::Clone) {
+            return false;
+        }
+        let (mut state, mut has_called) = (state, false);
+        for _ in 0..MOST {
+            let Some(instruction) = self.instruction(at) else { return false };
+            for effect in instruction.effects.iter().flatten() {
+                state.apply(*effect, self.machine);
+            }
+            match instruction.flow {
+                Flow::Call(_) => has_called = true,
+                Flow::Next => {}
+                _ => return false,
+            }
+            if instruction.effects.contains(&Some(Effect::SystemCall)) {
+                return has_called && state.asked() == Some(Asked::Exit);
+            }
+            at += instruction.bytes;
+        }
+        false
+    }
+
     fn run(&mut self) {
         loop {
             while let Some(at) = self.queue.pop() {
@@ -318,10 +352,10 @@ impl Follower<'_> {
                     && target < self.code.len()
                     && target.is_multiple_of(self.unit)
                 {
-                    self.lead(target, after);
+                    self.lead_on(target, after);
                 }
                 if depends {
-                    self.lead(next, after);
+                    self.lead_on(next, after);
                 }
             }
             Flow::Table(size) => self.table(next, size, after),

@@ -29,7 +29,20 @@ pub(in super::super) enum Effect {
     StoreList { list: u16, base: u8, offset: i32 },
     /// Words are loaded in the same way, before `base` changes.
     LoadList { list: u16, base: u8, offset: i32 },
+    /// The kernel is asked. (32-bit ARM alone)
+    SystemCall,
 }
+
+/// What Linux is asked for on 32-bit ARM, by the number in r7. (`arch/arm/tools/syscall.tbl`)
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    Exit,
+    Clone,
+    Other,
+}
+
+/// The register that has the number of a system call, by the embedded ABI of 32-bit ARM.
+const CALL_NUMBER: u8 = 7;
 
 /// What is known of a register that belongs to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +67,10 @@ pub(super) struct State {
     constants: [Option<(u8, i32)>; MOST_CONSTANTS],
     /// How many instructions from here on do something only if flags say so.
     conditional: u8,
-    /// The code has declared that there is no caller: it put 0 in the place of the return address.
+    /// There is no caller: the code put 0 in the place of the return address, or a thread begins in it.
     is_root: bool,
+    /// What the kernel was asked for last.
+    asked: Option<Asked>,
 }
 
 /// DWARF numbers of what a function keeps.
@@ -78,6 +93,7 @@ impl State {
         constants: [None; MOST_CONSTANTS],
         conditional: 0,
         is_root: false,
+        asked: None,
     };
 
     /// CFA minus the stack pointer, where it is known.
@@ -93,6 +109,16 @@ impl State {
     /// Behind an instruction that makes so many others depend on flags.
     pub(super) fn pass_conditional(&mut self, made: u8) {
         self.conditional = if made > 0 { made } else { self.conditional.saturating_sub(1) };
+    }
+
+    /// What the kernel was asked for by the last system call on every path to here.
+    pub(super) fn asked(&self) -> Option<Asked> {
+        self.asked
+    }
+
+    /// The same where a thread begins: nobody called.
+    pub(super) fn without_caller(self) -> Self {
+        Self { is_root: true, ..self }
     }
 
     /// Whether the frame is the one that `body` describes.
@@ -219,6 +245,15 @@ impl State {
                     self.write(base, machine);
                 }
             }
+            Effect::SystemCall => {
+                self.asked = Some(match self.value(CALL_NUMBER) {
+                    Some(1) => Asked::Exit,
+                    Some(120) => Asked::Clone,
+                    _ => Asked::Other,
+                });
+                // The answer.
+                self.write(0, machine);
+            }
         }
         // What lies below the stack pointer is given up.
         if let Some(sp) = self.sp {
@@ -297,6 +332,7 @@ impl State {
             kept.slot = kept.slot.filter(|slot| other.slot == Some(*slot));
         }
         met.is_root &= other.is_root;
+        met.asked = met.asked.filter(|asked| other.asked == Some(*asked));
         met.conditional = met.conditional.max(other.conditional);
         met.copy = met.copy.filter(|copy| other.copy == Some(*copy));
         for constant in &mut met.constants {

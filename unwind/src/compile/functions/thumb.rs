@@ -87,7 +87,7 @@ fn short(half: u32) -> Instruction {
         }
         0b11010 | 0b11011 => match half >> 8 & 15 {
             14 => Instruction::of(2, Flow::Trap),
-            15 => nothing(2),
+            15 => one(2, Effect::SystemCall),
             _ => branch(2, i64::from((half << 24) as i32 >> 23), true),
         },
         0b11100 => branch(2, i64::from((half << 21) as i32 >> 20), false),
@@ -415,6 +415,7 @@ mod tests {
         check(&[0x00, 0xf0, 0x02, 0xb8], &[], Flow::Branch { distance: 8, is_conditional: false }); // b.w .+8
         check(&[0xdf, 0xe8, 0x03, 0xf0], &[], Flow::Table(1)); // tbb [pc, r3]
         check(&[0xff, 0xde], &[], Flow::Trap); // udf
+        check(&[0x00, 0xdf], &[Effect::SystemCall], Flow::Next); // svc 0
         assert_eq!(decode(&[0x18, 0xbf]).expect("whole").makes_conditional, 1); // it ne
         assert_eq!(decode(&[0x0c, 0xbf]).expect("whole").makes_conditional, 2); // ite eq
         assert_eq!(decode(&[0x2d, 0xe9]), None);
