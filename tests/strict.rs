@@ -59,6 +59,20 @@ fn a_debug_file_of_another_build_fails_with_status_1_and_both_ids() {
 }
 
 #[test]
+fn inputs_without_a_module_fail_with_status_2_and_as_json_with_a_report_of_what_is_there() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    std::fs::write(dir.path().join("notes.txt"), "no release file").unwrap();
+    let output = dir.path().join("bundle");
+    let said = &["expected at least one executable", "(1 other file)"];
+    for more in [&["--json"][..], &["--json", "--dry-run"]] {
+        let report = build(&[dir.path()], &output, more).refused(2, said).json();
+        assert_eq!((&report["inputs"]["files"], &report["modules"]), (&1.into(), &serde_json::json!([])), "{report}");
+    }
+    assert_eq!(build(&[dir.path()], &output, &[]).refused(2, said).stdout, "");
+    assert!(!output.exists());
+}
+
+#[test]
 fn inputs_that_contradict_each_other_fail_with_status_2_and_a_report_of_all_of_them() {
     let dir = tempfile::tempdir().expect("tempdir");
     let mut binaries = Vec::new();

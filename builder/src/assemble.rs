@@ -75,7 +75,7 @@ pub(crate) fn publish(index: &mut SymbolIndex, pages: &Pages, layout: &LayoutDir
 fn write_shard(shard: &compose::Shard, pages: &Pages, layout: &LayoutDir) -> Result<ShardEntry, BuildError> {
     let own: Vec<FilePages> = shard.ids.iter().filter_map(|id| pages.get(&id.to_string())).flatten().cloned().collect();
     let id = |id: Option<&DebugId>| {
-        let none = || BuildError::NoModules { paths: shard.arch.clone(), files: 0, hints: Vec::new() };
+        let none = || BuildError::NoModules { paths: shard.arch.clone(), files: 0, hints: Vec::new(), report: None };
         id.cloned().ok_or_else(none)
     };
     let (first, last) = (id(shard.ids.first())?, id(shard.ids.last())?);

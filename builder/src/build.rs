@@ -249,7 +249,12 @@ impl SymbolBundleBuilder {
         let (files, doubles) = pairing::unique(gathered.files);
         let pairing = pairing::pair(&files, layout)?;
         if pairing.modules.is_empty() {
-            return Err(unpaired::no_modules(&self.paths, &report.inputs, &pairing));
+            let mut error = unpaired::no_modules(&self.paths, &report.inputs, &pairing);
+            self.account(&mut report, pairing, doubles);
+            if let BuildError::NoModules { report: found, .. } = &mut error {
+                *found = Some(Box::new(report));
+            }
+            return Err(error);
         }
         for (id, module) in &pairing.modules {
             // Told before the long work; the tables that are made are counted at the end.

@@ -88,7 +88,8 @@ pub enum BuildError {
     },
     /// The inputs hold no module.
     #[error(
-        "expected at least one executable, library or debug file (ELF, PE, PDB, Mach-O), found none in {paths} ({files} other files){}",
+        "expected at least one executable, library or debug file (ELF, PE, PDB, Mach-O), found none in {paths} ({files} other {}){}",
+        if *files == 1 { "file" } else { "files" },
         hints.iter().map(|hint| format!("; {hint}")).collect::<String>()
     )]
     NoModules {
@@ -98,6 +99,8 @@ pub enum BuildError {
         files: u64,
         /// What was found instead, and what to do about it.
         hints: Vec<String>,
+        /// The same as a report without modules; none where it is a bundle that has none.
+        report: Option<Box<BuildReport>>,
     },
     /// A strict build with modules that are not paired, with debug files or sources that do not match, or with inputs that could not be
     /// read as a whole.
@@ -163,7 +166,7 @@ impl BuildError {
     pub fn report(&self) -> Option<&BuildReport> {
         match self {
             Self::Strict { report, .. } => Some(report),
-            Self::Conflict { report, .. } => report.as_deref(),
+            Self::Conflict { report, .. } | Self::NoModules { report, .. } => report.as_deref(),
             _ => None,
         }
     }

@@ -235,7 +235,12 @@ fn make(id: &str, files: Vec<InputFile>, jobs: usize) -> Result<Vec<FileEntry>, 
     }
     let wanted: Option<(&DebugId, _)> = pairing.modules.iter().find(|(found, _)| found.to_string() == id);
     let Some((id, module)) = wanted else {
-        return Err(BuildError::NoModules { paths: id.to_owned(), files: files.len() as u64, hints: Vec::new() });
+        return Err(BuildError::NoModules {
+            paths: id.to_owned(),
+            files: files.len() as u64,
+            hints: Vec::new(),
+            report: None,
+        });
     };
     let building = Building {
         layout: None,

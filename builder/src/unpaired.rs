@@ -150,7 +150,7 @@ pub(crate) fn no_modules(paths: &[PathBuf], inputs: &InputReport, pairing: &Pair
     }
     let paths: Vec<String> = paths.iter().map(|path| place_of(path)).collect();
     let paths = if paths.is_empty() { "no paths".to_owned() } else { paths.join(", ") };
-    BuildError::NoModules { paths, files: inputs.files, hints }
+    BuildError::NoModules { paths, files: inputs.files, hints, report: None }
 }
 
 /// Whether a directory is an OCI layout with a bundle in it.

@@ -123,9 +123,7 @@ fn build(args: &Args, destination: &Destination, sealer: Option<&Sealer>) -> Res
     let mut built = match build_into(args, &root) {
         Ok(built) => built,
         Err(error) => {
-            if let Some(report) = error.report() {
-                bundle::build::print(report, args.json)?;
-            }
+            bundle::build::print_found(&error, args.json)?;
             let BuildError::Strict { .. } = &error else { return Err(error.into()) };
             eprintln!("error: {}; nothing was pushed", visible_lines(&error.to_string()));
             return Ok(Answer::No);

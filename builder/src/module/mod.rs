@@ -69,7 +69,7 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
     let parsed = Parsed::of(module, &files)?;
     // One of the two is there: pairing makes no empty modules.
     let Some(main) = module.binary.or(module.debug.map(|paired| paired.part)) else {
-        return Err(BuildError::NoModules { paths: id.to_string(), files: 0, hints: Vec::new() });
+        return Err(BuildError::NoModules { paths: id.to_string(), files: 0, hints: Vec::new(), report: None });
     };
     let main_object = parsed.binary.as_ref().or(parsed.debug.as_ref());
     // What the symbols are read from stands first; the code decides what is unwound.

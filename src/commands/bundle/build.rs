@@ -88,9 +88,7 @@ pub fn run(args: &Args) -> Result<Answer> {
             Ok(Answer::Yes)
         }
         Err(error) => {
-            if let Some(report) = error.report() {
-                print(report, args.json)?;
-            }
+            print_found(&error, args.json)?;
             let BuildError::Strict { .. } = &error else { return Err(error.into()) };
             eprintln!("error: {}", visible_lines(&error.to_string()));
             Ok(Answer::No)
@@ -106,6 +104,14 @@ pub(crate) fn print(report: &BuildReport, json: bool) -> Result<()> {
         build_report::print(report);
     }
     Ok(())
+}
+
+/// Prints what was found by a build that was given up. Of inputs without a module the error says it all to people.
+pub(crate) fn print_found(error: &BuildError, json: bool) -> Result<()> {
+    match error.report() {
+        Some(report) if json || !matches!(error, BuildError::NoModules { .. }) => print(report, json),
+        _ => Ok(()),
+    }
 }
 
 /// Shows what a build is doing: first bytes that are read, then bytes of the modules that are finished; and gives their memory back.
