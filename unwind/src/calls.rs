@@ -52,11 +52,24 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         };
         if self.is_covered(target) {
             return self.is_thunk(target)
+                || self.runs_on_here(target, budget)
                 || self.modules.record_at(target).is_none_or(|(start, end)| goes_on(start..end));
         }
         let Some(extent) = self.extent_of(target, budget) else { return true };
         self.lookup_pc().wrapping_sub(target) < extent.bytes
             || (extent.leaves && goes_on(target..target.wrapping_add(extent.bytes)))
+    }
+
+    /// Whether the function at `target` goes on behind the end of its record to the present code, as its instructions tell. (glibc's `clone3`: of the
+    /// system call and what follows, no rule is true of both threads)
+    #[inline(never)]
+    pub(crate) fn runs_on_here(&self, target: u64, budget: &Budget) -> bool {
+        let here = self.lookup_pc();
+        let Some((start, end)) = self.modules.record_at(target).filter(|_| Self::FOLLOWS) else { return false };
+        start == target
+            // Behind its end there is a gap before the next one, which counts as its own, or none follows.
+            && (here.wrapping_sub(start) < end.wrapping_sub(start) || self.is_one_gap(end, here, budget))
+            && self.extent_of(target, budget).is_some_and(|extent| here.wrapping_sub(target) < extent.bytes)
     }
 
     /// Whether a direct call to the function around the program counter, as its instructions tell, returns to `pc`.

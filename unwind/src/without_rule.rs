@@ -131,7 +131,10 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             return None;
         }
         let evidence = match Self::call_before(code, pc)? {
-            Call::To(target) if state.pc.wrapping_sub(target) < LONGEST_LEAF && !self.is_covered(target) => {
+            Call::To(target)
+                if state.pc.wrapping_sub(target) < LONGEST_LEAF
+                    && (!self.is_covered(target) || self.runs_on_here(target, budget)) =>
+            {
                 let code = self.modules.code_at(target).and_then(|code| code.between(target, state.pc));
                 Evidence::CallsHere { sp_known: code.is_some_and(Self::MACHINE.keeps_stack) }
             }
@@ -179,7 +182,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let slot = Self::MACHINE.add(state.sp, below);
         let cfa = Self::MACHINE.add(slot, Self::WORD);
         let is_pushed = below == 0 || (state.fp_known && self.read(state.sp) == Some(state.fp));
-        let called = self.read(slot).filter(|pc| is_pushed && self.may_have_called(*pc, budget));
+        let called =
+            self.read(slot).filter(|pc| is_pushed && !self.is_on_stack(*pc) && self.may_have_called(*pc, budget));
         Some(called.map(|pc| {
             let method = UnwindMethod::Leaf;
             (Some(cfa), Ok(Caller { pc, sp: cfa, sp_known: true, fp: self.kept_fp(), exact: false, method }))
@@ -283,10 +287,14 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     #[inline(never)]
     fn leads_outside(&self) -> bool {
         let pc = self.record().and_then(|(_, end)| self.read(Self::slot(end, -1))).map(|pc| self.unsigned(pc));
-        let is_outside =
-            |pc: u64| !self.modules.holds(pc.wrapping_sub(1)) && pc.abs_diff(self.state.sp) > LARGEST_STACK;
+        let is_outside = |pc: u64| !self.modules.holds(pc.wrapping_sub(1)) && !self.is_on_stack(pc);
         Self::MACHINE.frame_records != FrameRecords::None
             && pc.is_some_and(|pc| pc > LOWEST_CODE && pc >> 63 == 0 && is_outside(pc))
+    }
+
+    /// Whether `pc` lies in no module and so near to the stack pointer that it is no code.
+    fn is_on_stack(&self, pc: u64) -> bool {
+        !self.modules.holds(pc.wrapping_sub(1)) && pc.abs_diff(self.state.sp) <= LARGEST_STACK
     }
 
     /// Address and end of the frame record that the frame pointer points to.

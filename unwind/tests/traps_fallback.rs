@@ -135,6 +135,51 @@ fn t16_a_call_of_a_function_that_ends_before_this_one_is_no_evidence_unless_it_g
     assert_eq!(walk(&code), (Some(Avma(at(0x1015))), StopReason::EndOfStack));
 }
 
+/// glibc's `clone3` on x86_64, which has no rule from its system call on: of the two threads that go on there, one is on a new stack.
+#[test]
+fn t15_a_function_that_goes_on_behind_its_record_is_what_the_call_led_to() {
+    #[rustfmt::skip]
+    const CLONE3: [u8; 33] = [
+        0xb8, 0xea, 0xff, 0xff, 0xff, 0x48, 0x85, 0xff, 0x74, 0x2c, // mov $-22, %eax; test %rdi, %rdi; je to the end
+        0x49, 0x89, 0xc8, 0xb8, 0xb3, 0x01, 0x00, 0x00, // mov %rcx, %r8; mov $435, %eax
+        0x0f, 0x05, 0x48, 0x85, 0xc0, 0x7c, 0x1d, 0x74, 0x01, 0xc3, // syscall; test %rax, %rax; jl to the end; je; ret
+        0x31, 0xed, 0xff, 0xd2, 0xf4, // xor %ebp, %ebp; call *%rdx; hlt
+    ];
+    let mut code = code();
+    code[(DARK - FIRST) as usize..][..CLONE3.len()].copy_from_slice(&CLONE3);
+    code[(DARK - FIRST) as usize + 0x36] = 0xc3;
+    let mut alone = section();
+    alone.fde(DARK, 18, &[]);
+    // That of the new thread follows, as in glibc.
+    let mut followed = section();
+    followed.fde(DARK, 18, &[]).fde(DARK + 28, 5, &[vec![0x07, 16]]);
+    for section in [alone, followed] {
+        check_clone3(&section.compile().bytes, &code);
+    }
+}
+
+#[track_caller]
+fn check_clone3(table: &[u8], code: &[u8]) {
+    let process = Process::with_code(table, Some((FIRST, code)));
+    // Called from the first function, whose own caller is the end of the stack; further out lies a word behind an indirect call.
+    let words = [at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2], 7, at(0x1022), 8, 9, at(0x1095)];
+    for behind in [18, 20, 23, 25, 27] {
+        let state = registers(DARK + behind);
+        let mut frames = vec![Frame::EMPTY; 16];
+        let walk =
+            unwind_with(&process.modules, &state, &stack(&words), &mut Cache::new(), &mut frames, Options::default());
+        frames.truncate(walk.frames);
+        for (frames, walk) in [(frames, walk), scan_with(&process, &state, &stack(&words))] {
+            let pcs: Vec<u64> = frames.iter().map(|frame| frame.pc.0.wrapping_sub(cfi::BIAS)).collect();
+            assert_eq!((pcs, walk.stop), (vec![DARK + behind, 0x1015, 0x1095], StopReason::EndOfStack), "{behind}");
+            assert_eq!((frames[1].method, frames[0].cfa), (UnwindMethod::Leaf, Avma(SP + 8)));
+        }
+        // The new thread, on whose stack no such word is.
+        let (frames, walk) = scan_with(&process, &state, &stack(&[0x7fff_8000, 7, 7]));
+        assert!(frames.len() == 1 && !walk.stop.is_complete(), "{frames:x?}");
+    }
+}
+
 /// With what is in place of the code of the first function, which has rules: the caller of [`HERE`], where the call to that function returns to a word
 /// above the one that leads on.
 #[track_caller]
