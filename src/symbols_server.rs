@@ -35,6 +35,16 @@ pub(crate) struct Answered {
     pub(crate) wait: Option<Duration>,
 }
 
+/// A repository that files without a bundle may be in: `loose`, or one below it.
+///
+/// # Errors
+/// What was expected, for the command line.
+pub(crate) fn loose_repository(text: &str) -> std::result::Result<String, String> {
+    let is_loose = symseal_registry::Reference::parse(&format!("localhost/{text}")).is_ok()
+        && (text == "loose" || text.starts_with("loose/"));
+    if is_loose { Ok(text.to_owned()) } else { Err("expected loose, or a name below it such as loose/team".to_owned()) }
+}
+
 impl SymbolsServer {
     /// Refuses to send a token over the network in plain text.
     pub(crate) fn new(url: &Url, repository: &str) -> Result<Self> {

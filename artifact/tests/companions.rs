@@ -109,6 +109,32 @@ const SPLIT: &[(&str, &str, &[&str])] = &[
     ("clang++", "inlining", &["-gdwarf-5", "-fsplit-dwarf-inlining"]),
 ];
 
+/// Clang refers to modules of types as to split units (`-gmodules`); no code is described there.
+#[test]
+fn a_module_of_types_is_no_split_unit_that_is_missing() {
+    if !have("clang-19") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    std::fs::create_dir(folder.join("inc")).expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("a file");
+    write("inc/Foo.h", "struct Foo { int a; int b; };\nstatic inline int sum(struct Foo f) { return f.a + f.b; }\n");
+    write("inc/module.modulemap", "module Foo { header \"Foo.h\" export * }\n");
+    write("a.c", "#include \"Foo.h\"\nint main(int c, char **v) { struct Foo f = {c, 2}; return sum(f); }\n");
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        let flags = [version, "-O1", "-fmodules", "-gmodules", "-fmodules-cache-path=cache", "-Iinc", "a.c", "-o", "a"];
+        run("clang-19", &flags, folder).expect("it compiles");
+        let info =
+            std::process::Command::new("llvm-dwarfdump-19").args(["--debug-info", "a"]).current_dir(folder).output();
+        assert!(info.is_err() || String::from_utf8_lossy(&info.unwrap().stdout).contains(".pcm"), "it refers to none");
+        let binary = folder.join("a");
+        assert_eq!(ObjectFile::parse(&read(&binary)).expect("an object").split_units().len(), 0, "{version}");
+        let (stream, ..) = stream_of(&binary, &[], None).expect("functions");
+        assert!(stream.skipped.is_empty(), "{version}: {:?}", stream.skipped);
+    }
+}
+
 #[test]
 fn split_units_agree_with_llvm_symbolizer() {
     if !have("llvm-symbolizer") {

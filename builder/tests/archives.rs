@@ -160,20 +160,29 @@ fn members_that_a_debugger_would_run_are_left_out_and_named() {
 #[test]
 fn packages_that_are_not_read_are_named_wherever_they_lie() {
     let (Some(release), Some(bsdtar), Some(zip)) = (Release::make(), tool("bsdtar"), tool("zip")) else { return };
+    let Some(zstd) = tool("zstd") else { return };
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    for (name, format) in [("lib.7z", "7zip"), ("app.pkg", "xar")] {
+    for (name, format) in [("lib.7z", "7zip"), ("app.pkg", "xar"), ("root.img", "newc")] {
         run(&bsdtar, &["--format", format, "-cf", text(&at(name)), "-C", text(release.dir.path()), "full.so"]);
     }
     run(&zip, &["-qj", text(&at("all.zip")), text(&at("lib.7z")), text(&release.path("bare.so"))]);
+    // As initial file systems of Linux are.
+    run(&zstd, &["-q", text(&at("root.img"))]);
     std::fs::copy(release.path("full.so"), at("full.so")).unwrap();
 
     let report = report(&[dir.path().to_owned()]);
     assert_eq!(report.inputs.taken, 2, "{report:#?}");
-    assert_eq!(report.inputs.skipped["archive or package that is not looked into"], 3, "{report:#?}");
+    assert_eq!(report.inputs.skipped["archive or package that is not looked into"], 5, "{report:#?}");
     assert_eq!(report.inputs.skipped.get("no release file"), None, "{report:#?}");
     let passed: Vec<_> = report.inputs.archives.iter().flat_map(|archive| &archive.passed_over).collect();
-    for (place, kind) in [("/lib.7z", "7z"), ("/app.pkg", "xar"), ("/all.zip!/lib.7z", "7z")] {
+    for (place, kind) in [
+        ("/lib.7z", "7z"),
+        ("/app.pkg", "xar"),
+        ("/root.img", "cpio"),
+        ("/root.img.zst", "cpio"),
+        ("/all.zip!/lib.7z", "7z"),
+    ] {
         let named = passed.iter().find(|one| one.place == format!("{}{place}", dir.path().display()));
         assert!(named.is_some_and(|one| one.reason.contains(kind) && one.reason.contains("unpack it")), "{passed:#?}");
     }

@@ -59,13 +59,23 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
         tracing::info_span!("request", %id, method = %request.method(), path = &*hide_tokens(request.uri().path()));
     let mut response = async {
         let address = request.extensions().get::<Peer>().map(|peer| peer.0);
+        let told = |response: Response, token: Option<&str>| {
+            tracing::info!(
+                status = response.status().as_u16(),
+                ms = millis(started),
+                token,
+                address = address.map(tracing::field::display),
+                "answered"
+            );
+            response
+        };
         if let Some(refusal) = app.own_names.refusal(face, request.method(), request.headers()) {
-            return send_away(&app, request, refusal);
+            return told(send_away(&app, request, refusal), None);
         }
         let path_token = request.extensions_mut().remove::<PathToken>();
         let caller = match find_caller(&app, face, request.headers(), path_token.as_ref(), address).await {
             Ok(caller) => caller,
-            Err(refusal) => return send_away(&app, request, refusal),
+            Err(refusal) => return told(send_away(&app, request, refusal), None),
         };
         let is_limited = !app.limits.are_none() && !is_probe(request.uri().path());
         let key = is_limited.then(|| Key::of(caller.token_id(), address));
@@ -73,7 +83,7 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
         if let Some(key) = &key
             && let Some(refusal) = wait_for_turn(&app, face, key, direction).await
         {
-            return send_away(&app, request, refusal);
+            return told(send_away(&app, request, refusal), caller.token_id());
         }
         if let Some(key) = &key {
             request = request.map(|body| app.limits.metered(Direction::Write, key, body));
@@ -85,23 +95,19 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
             true => cors::preflight(READING, HeaderValue::from_static(READERS_HEADERS)),
             false => next.run(request).await,
         };
-        if let Some(entry) = change.and_then(|change| audit_entry(&id, &caller, address, change, &response))
-            && let Err(error) = app.store.put_audit(&entry).await
-        {
-            app.metrics.audit_line_lost();
-            tracing::error!(%error, ?entry, "a change is not in the audit log");
+        if let Some(entry) = change.and_then(|change| audit_entry(&id, &caller, address, change, &response)) {
+            let writing = write_down(Arc::clone(&app), entry);
+            match response.status() {
+                // Nothing was changed, for want of the database for one: the line takes as long once more, and is not waited for.
+                StatusCode::SERVICE_UNAVAILABLE => drop(tokio::spawn(writing.in_current_span())),
+                _ => writing.await,
+            }
         }
         let token = caller.token_id();
         if app.access.asks_for_tokens() {
             keep_private(response.headers_mut(), token.is_some());
         }
-        tracing::info!(
-            status = response.status().as_u16(),
-            ms = millis(started),
-            token,
-            address = address.map(tracing::field::display),
-            "answered"
-        );
+        let response = told(response, token);
         match &key {
             // Whoever watches the server does not use up what others read.
             Some(key) if face != Face::Other => response.map(|body| app.limits.metered(Direction::Read, key, body)),
@@ -298,6 +304,14 @@ fn is_change(face: Face, method: &Method, path: &str) -> bool {
         Face::Oci => is_write && (*method == Method::DELETE || path.contains("/manifests/")),
         Face::Api => is_write && (*method != Method::POST || path == "/api/v2/log/entries"),
         _ => false,
+    }
+}
+
+/// Adds a line to the audit log.
+async fn write_down(app: Arc<App>, entry: AuditRow) {
+    if let Err(error) = app.store.put_audit(&entry).await {
+        app.metrics.audit_line_lost();
+        tracing::error!(%error, ?entry, "a change is not in the audit log");
     }
 }
 

@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "to")]
     config: Option<PathBuf>,
     /// The repository that the files come to: loose, or one below it.
-    #[arg(long, default_value = "loose")]
+    #[arg(long, default_value = "loose", value_parser = crate::symbols_server::loose_repository)]
     repository: String,
     /// How the store is laid out, where its paths do not tell it.
     #[arg(long)]

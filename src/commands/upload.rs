@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     to: Url,
     /// The repository that they belong to: loose, or one below it.
-    #[arg(long, default_value = "loose")]
+    #[arg(long, default_value = "loose", value_parser = crate::symbols_server::loose_repository)]
     repository: String,
     /// Print one JSON object for each file.
     #[arg(long)]

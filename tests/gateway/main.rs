@@ -312,6 +312,7 @@ fn sections_sources_ranges_and_conditions_come_from_checked_files() {
     assert!(dumped.unwrap().success());
     let got = gateway.get(&format!("/buildid/{}/section/.debug_line", scene.build_id), &[]);
     assert!(got.status == 200 && got.body == std::fs::read(&section).unwrap(), "{}", got.head);
+    assert!(!got.head.contains("x-debuginfod-sha256"), "it is that of whole files: {}", got.head);
     gateway.get(&format!("/buildid/{}/section/.nothing", scene.build_id), &[]).is_refused("no-such-section");
 
     let source = scene.at("inputs/app.c");

@@ -146,6 +146,22 @@ fn sources_are_not_absent_while_one_home_does_not_answer_and_wrong_ones_are_told
 }
 
 #[test]
+fn sources_in_a_repository_of_their_own_come_from_there() {
+    let Some(scene) = Scene::new() else { return };
+    let (bundle, sources) = (scene.reference("apart/app:1.0"), scene.reference("apart/sources:1.0"));
+    symseal(["bundle", "push", &scene.at("layout"), &bundle, &format!("--with-sources={sources}")]).ok();
+    let source = format!("/buildid/{}/source{}", scene.build_id, scene.at("inputs/app.c"));
+    let [bundle, sources] = ["apart/app", "apart/sources"].map(|name| format!("oci://{}", scene.reference(name)));
+    let alone = Gateway::start(&scene, "state-apart", &[&bundle], &[]);
+    alone.get_until(&scene.debuginfo_path(), 200);
+    alone.get(&source, &[]).is_refused("no-such-source");
+    let both = Gateway::start(&scene, "state-both", &[&bundle, &sources], &[]);
+    both.get_until(&scene.debuginfo_path(), 200);
+    let got = both.get(&source, &[]);
+    assert!(got.status == 200 && got.body == std::fs::read(scene.at("inputs/app.c")).unwrap(), "{}", got.head);
+}
+
+#[test]
 fn a_server_that_told_of_bundles_is_no_other_kind_because_of_one_odd_answer() {
     let Some(scene) = Scene::new() else { return };
     let odd = Upstream::before(&scene.server.address);

@@ -110,7 +110,7 @@ pub(super) fn is_package(head: &[u8]) -> bool {
 /// What an archive, package or compressed file is that [`archive_kind`] does not know and that may hold release files: its usual name,
 /// for people. By its first 512 bytes; images of disks without anything of their own there are for [`unread_disk_image`].
 pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
-    const MAGICS: [(&[u8], &str); 11] = [
+    const MAGICS: [(&[u8], &str); 15] = [
         (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
         (b"Rar!\x1a\x07", "a RAR archive"),
         (b"xar!", "a xar archive, such as an installer package of macOS (.pkg)"),
@@ -122,6 +122,10 @@ pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
         (b"LZIP\x01", "a file packed with lzip"),
         (b"\x89LZO\0\r\n\x1a\n", "a file packed with lzop"),
         (b"MSCF", "a cabinet of another form than is known"),
+        (b"070701", CPIO),
+        (b"070702", CPIO),
+        (b"070707", CPIO),
+        (b"\xc7\x71", CPIO),
     ];
     let known = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, name)| *name);
     // Cabinets that are read have four zero bytes there.
@@ -139,6 +143,7 @@ pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 const LZ4: &[u8] = b"\x04\x22\x4d\x18";
 const PACKED_WITH_LZ4: &str = "a file packed with LZ4";
+const CPIO: &str = "a cpio archive, such as an initial file system of Linux";
 
 /// Whether a frame begins there that decoders skip, of Zstandard or of LZ4, which have them alike: all that `pzstd` writes begins so.
 /// (RFC 8878, 3.1.2; LZ4 Frame Format, "Skippable Frames")

@@ -63,6 +63,10 @@ pub(crate) struct Unit<'s> {
     own: &'s DwarfSections<'s>,
 }
 
+/// What a skeleton has of its code, in every form of split DWARF.
+const OF_CODE: [gimli::DwAt; 4] =
+    [gimli::DW_AT_low_pc, gimli::DW_AT_ranges, gimli::DW_AT_addr_base, gimli::DW_AT_GNU_addr_base];
+
 /// The first entry of a unit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Root<'s> {
@@ -72,6 +76,8 @@ pub(crate) struct Root<'s> {
     pub(crate) line_offset: Option<u64>,
     pub(crate) low_pc: u64,
     pub(crate) language: Option<DwLang>,
+    /// Says that it stands for split code: by its tag, or by addresses.
+    has_split_code: bool,
     /// The file that describes the code, if it is another one: its name, or empty bytes.
     pub(crate) dwo_name: Option<&'s [u8]>,
     /// Ties skeleton and split unit to each other.
@@ -150,10 +156,12 @@ impl<'s> Unit<'s> {
         let (mut comp_dir, mut low_pc, mut dwo_name) = (None, None, None);
         let abbreviation = self.abbreviations.get(code)?;
         root.is_partial = abbreviation.tag == gimli::DW_TAG_partial_unit;
+        root.has_split_code = abbreviation.tag == gimli::DW_TAG_skeleton_unit;
         let attributes = self.abbreviations.attributes(abbreviation);
         budget.charge(attributes.len() as u64)?;
         for attribute in attributes {
             let value = value::read(&mut cursor, attribute, self.header.encoding)?;
+            root.has_split_code |= OF_CODE.contains(&attribute.name);
             match (attribute.name, value) {
                 (gimli::DW_AT_comp_dir, value) => comp_dir = Some(value),
                 (gimli::DW_AT_stmt_list, Value::Number(offset)) => root.line_offset = Some(offset),
@@ -211,9 +219,10 @@ impl<'s> Unit<'s> {
         attributes.iter().map(|attribute| Ok((attribute.name, read(attribute)?))).collect()
     }
 
-    /// Says only where the code is described: in a split unit.
+    /// Says only where the code is described: in a split unit. Clang refers to a module of types (`-gmodules`) by the same attributes, in a
+    /// unit without addresses.
     pub(crate) fn is_skeleton(&self) -> bool {
-        self.root.dwo_name.is_some() && !self.own.is_split
+        self.root.dwo_name.is_some() && !self.own.is_split && self.root.has_split_code
     }
 
     /// The text that a value stands for.

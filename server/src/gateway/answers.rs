@@ -229,6 +229,8 @@ impl Gate {
                         self.note(asked, refused);
                         let etag = format!("\"{}-{}-{}\"", offer.file.sha256, place.start, place.length);
                         let mut headers = headers(offer, by);
+                        // That of the whole file.
+                        headers.retain(|(name, _)| *name != SHA256);
                         headers.push((SIZE, HeaderValue::from(place.length)));
                         return self.part(asked, found.blob, place, etag, headers);
                     }

@@ -12,7 +12,7 @@ use symseal_resolver::without_secrets;
 
 use super::clients::Place;
 use super::hear::Unheard;
-use super::home::Trouble;
+use super::home::{Home, Trouble};
 use super::ongoing::Ongoing;
 use super::{Gate, lock};
 
@@ -180,6 +180,15 @@ impl RegistryUpstream {
                 Err(problem)
             }
         }
+    }
+
+    /// The repository, as a place where files are.
+    ///
+    /// # Errors
+    /// [`Trouble`] where its credentials cannot be read.
+    pub(super) async fn home(&self, gate: &Gate) -> Result<Home, Trouble> {
+        let repository = gate.clients.of(&gate.pool, &self.place).await?;
+        Ok(Home::Registry { name: self.place.name(), repository })
     }
 
     async fn read(&self, gate: &Gate) -> Result<Read, Trouble> {

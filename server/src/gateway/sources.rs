@@ -32,17 +32,38 @@ impl Gate {
     ) -> (Vec<(String, String)>, Result<Option<Vec<u8>>, Trouble>) {
         let (mut wrong, mut gravest) = (Vec::new(), None);
         let Some(manifest) = bundle.index.sources else { return (wrong, Ok(None)) };
-        for home in bundle.homes() {
-            let trouble = match self.source_at(&home, &manifest, path).await {
+        let mut homes = bundle.homes();
+        let own = homes.len();
+        let mut at = 0;
+        while let Some(home) = homes.get(at).cloned() {
+            at += 1;
+            match self.source_at(&home, &manifest, path).await {
                 Ok(found) => return (wrong, Ok(found)),
-                Err(trouble) => trouble,
-            };
-            if let Trouble::Wrong(why) = &trouble {
-                wrong.push((home.name(), why.clone()));
+                // What is not in a repository for sources says nothing of those where the bundle is.
+                Err(Trouble::Absent(_)) if at > own => {}
+                Err(trouble) => {
+                    if let Trouble::Wrong(why) = &trouble {
+                        wrong.push((home.name(), why.clone()));
+                    }
+                    gravest = Some(graver(gravest, trouble));
+                }
             }
-            gravest = Some(graver(gravest, trouble));
+            if at == own {
+                let elsewhere = self.registry_homes().await;
+                let others = elsewhere.into_iter().filter(|other| !homes.iter().any(|known| known.is(other)));
+                homes.extend(others.collect::<Vec<_>>());
+            }
         }
         (wrong, gravest.map_or(Ok(None), Err))
+    }
+
+    /// The repositories that were named as upstreams: sources may be in one of their own, and the sealed index has their digest.
+    async fn registry_homes(&self) -> Vec<Home> {
+        let mut homes = Vec::new();
+        for registry in &self.registries {
+            homes.extend(registry.home(self).await.ok());
+        }
+        homes
     }
 
     async fn source_at(&self, home: &Home, digest: &Digest, path: &str) -> Result<Option<Vec<u8>>, Trouble> {

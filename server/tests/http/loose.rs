@@ -227,6 +227,12 @@ async fn what_nobody_could_ask_for_or_a_debugger_would_run_is_refused() {
         let (status, answer) = put(&fixture, query, body).await;
         assert_eq!((status, code(&answer)), (StatusCode::BAD_REQUEST, expected), "{query}: {answer}");
     }
+    // What is packed for the way is not unpacked, and not taken for a file that is no release file.
+    let url = fixture.server.url("/api/v1/symbols?name=app");
+    let answer = fixture.http.put(url).header("content-encoding", "gzip").body(bytes.clone()).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    let answer: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
+    assert_eq!(code(&answer), "symbols-encoding", "{answer}");
     // One byte of kind 4 (an inline Python script), a name, and a script.
     let section = fixture.root.path().join("scripts");
     std::fs::write(&section, b"\x04name\nprint(1)\n\0").unwrap();

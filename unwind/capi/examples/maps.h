@@ -181,17 +181,23 @@ static inline void put_vdso(struct batch *batch, const struct mapping *mapping) 
     put(batch, module, -1, is_code(mapping));
 }
 
-/* Whether two mappings are of a page of the file that both their segments have a part of, as LLD lays out small programs: each maps the page anew, one right
- * behind the other, and no two that are neighbours have the same permissions. */
+/* Whether two mappings are of a page of the file that both their segments have a part of, as LLD lays out small programs: each maps the page anew, one
+ * behind the other, no further than the largest pages that the program was linked for, and no two that are neighbours have the same permissions. */
 static inline int share_a_page(const struct mapping *mapping, const struct mapping *before) {
-    return mapping->start == before->end && before->end - before->start == (uint64_t)sysconf(_SC_PAGESIZE) &&
+    const uint64_t largest_page = 65536;
+    return mapping->start - before->end < largest_page && before->end - before->start == (uint64_t)sysconf(_SC_PAGESIZE) &&
            strcmp(mapping->permissions, before->permissions) != 0;
 }
+
+/* Memory of a file that nobody may touch: loaders leave it between the segments of a library that lie apart, with an offset that means nothing. */
+static inline int is_hole(const struct mapping *mapping) { return strncmp(mapping->permissions, "---", 3) == 0; }
 
 /* Whether a mapping goes on with the file of the one before. A file that is mapped once more begins anew: loaders map what lies further behind in a file
  * further up. The program headers lie at offset 0; what is written there again is the data of a file of one page. */
 static inline int goes_on(const struct mapping *mapping, const struct mapping *before) {
-    return is_same_file(mapping, before) && mapping->offset >= before->offset &&
+    if (!is_same_file(mapping, before) || is_hole(mapping))
+        return is_same_file(mapping, before);
+    return mapping->offset >= before->offset &&
            (mapping->offset > 0 || strchr(mapping->permissions, 'w') || share_a_page(mapping, before));
 }
 
@@ -199,6 +205,7 @@ static inline int goes_on(const struct mapping *mapping, const struct mapping *b
  * are not to be had and those that are no ELF files are ranges, if they have code, else left out. Gives how many modules there are. */
 static inline int add_modules(dwunw_context *context, pid_t pid) {
     struct mapping next, first = {0}, last = {0}, code[8];
+    uint64_t end = 0;
     struct batch batch = {.context = context};
     int has_code = 0, more, codes = 0;
     FILE *maps = open_maps(pid);
@@ -208,7 +215,9 @@ static inline int add_modules(dwunw_context *context, pid_t pid) {
         more = next_mapping(maps, &next);
         if (more && first.path[0] == '/' && goes_on(&next, &last)) {
             /* Memory without a file between two mappings of one is its .bss, or its code that was moved to large pages. */
-            last = next;
+            if (!is_hole(&next))
+                last = next;
+            end = next.end;
             has_code |= is_code(&next) || codes > 0;
             codes = 0;
             continue;
@@ -219,7 +228,7 @@ static inline int add_modules(dwunw_context *context, pid_t pid) {
             continue;
         }
         if (first.path[0] == '/')
-            put(&batch, range_of(first.start, last.end), open_mapped(pid, &first), has_code);
+            put(&batch, range_of(first.start, end), open_mapped(pid, &first), has_code);
         for (int at = 0; at < codes; at++)
             put(&batch, range_of(code[at].start, code[at].end), -1, 1);
         codes = 0;
@@ -228,6 +237,7 @@ static inline int add_modules(dwunw_context *context, pid_t pid) {
         else if (more && next.path[0] != '/')
             put(&batch, range_of(next.start, next.end), -1, is_code(&next));
         first = last = next;
+        end = next.end;
         has_code = is_code(&next);
     } while (more);
     add_batch(&batch);

@@ -206,11 +206,8 @@ unsafe fn capture(
         None => unsafe { sized::read(request.registers) }?,
     };
     let signature_mask = Some(registers.pac_mask).filter(|mask| *mask != 0);
-    let (arch, registers) = engine_registers(&registers)?;
     let modules = context.published.read(request.scratch as usize);
-    if modules.engine.arch() != arch {
-        return Err(S::UnsupportedArch);
-    }
+    let registers = engine_registers(&registers, modules.engine.arch())?;
     let options = Options { signature_mask, scan, continuations };
     let walk = unwind_with(&modules.engine, &registers, &memory, scratch.cache, frames, options);
     // Nothing more is read of the target: it goes on.

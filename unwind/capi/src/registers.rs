@@ -76,12 +76,15 @@ pub(crate) fn engine_arch(number: u16) -> Option<Arch> {
     .map(|(_, arch)| arch)
 }
 
-/// The registers as the engine takes them, and of which processor they are.
-pub(crate) fn engine_registers(given: &dwunw_registers) -> Result<(Arch, Registers), dwunw_status> {
+/// The registers as the engine takes them, which are to be of that processor.
+pub(crate) fn engine_registers(given: &dwunw_registers, arch: Arch) -> Result<Registers, dwunw_status> {
     if given.version != DWUNW_REGISTERS_VERSION {
         return Err(dwunw_status::UnsupportedVersion);
     }
-    let arch = engine_arch(given.arch).ok_or(dwunw_status::UnsupportedArch)?;
+    // Before anything of them is judged: which registers there are, the processor says.
+    if engine_arch(given.arch) != Some(arch) {
+        return Err(dwunw_status::UnsupportedArch);
+    }
     let known = |number: u8| {
         let value = given.regs.get(usize::from(number)).copied();
         value.filter(|_| given.valid >> number & 1 == 1)
@@ -93,7 +96,7 @@ pub(crate) fn engine_registers(given: &dwunw_registers) -> Result<(Arch, Registe
     }
     // An unknown one is 0, and `general` tells it from a known 0.
     let fp = known(arch.frame_pointer()).unwrap_or(0);
-    Ok((arch, Registers { pc: given.pc, sp, fp, general }))
+    Ok(Registers { pc: given.pc, sp, fp, general })
 }
 
 /// Whether the registers of a stopped thread can be read here.

@@ -132,6 +132,11 @@ int main(int argc, char **argv) {
     wrong = registers;
     wrong.arch = 77;
     CHECK_STATUS(dwunw_capture(context, request, &result), DWUNW_STATUS_UNSUPPORTED_ARCH);
+    /* Of another processor, with what the stack pointer of this one would be alone. */
+    wrong = registers;
+    wrong.arch = registers.arch == DWUNW_ARCH_MIPS_BE ? DWUNW_ARCH_AARCH64 : DWUNW_ARCH_MIPS_BE;
+    wrong.valid = 0xffff;
+    CHECK_STATUS(dwunw_capture(context, request, &result), DWUNW_STATUS_UNSUPPORTED_ARCH);
     wrong = registers;
     wrong.valid = 0;
     CHECK_STATUS(dwunw_capture(context, request, &result), DWUNW_STATUS_BAD_ARGUMENT);

@@ -36,7 +36,8 @@ pub(super) struct Wanted {
 pub(super) struct Layer {
     pub(super) digest: String,
     size: u64,
-    diff_id: String,
+    /// What is packed in it.
+    tar: Passed,
     pub(super) changes: Changes,
 }
 
@@ -153,7 +154,9 @@ impl<'b> Blobs<'b> {
             self.check(&layer.digest, &bytes_told(size), &bytes_told(layer.size))?;
         }
         if let Some(diff_id) = &wanted.diff_id {
-            self.check(&format!("{} unpacked", layer.digest), diff_id, &layer.diff_id)?;
+            if !layer.tar.is_padded_to(diff_id) {
+                self.check(&format!("{} unpacked", layer.digest), diff_id, &layer.tar.digest())?;
+            }
         }
         Ok(Some(Ok(layer)))
     }
@@ -218,12 +221,12 @@ impl<'b> Blobs<'b> {
             let mut unpacked = Hashed::new(head.chain(stream));
             let changes = Changes::read(&mut unpacked, &label, account, held)?;
             drain(&mut unpacked, &label, account)?;
-            Ok(Some((changes, unpacked.digest())))
+            Ok(Some((changes, unpacked.passed)))
         })();
         match result {
-            Ok(Some((changes, diff_id))) => {
+            Ok(Some((changes, tar))) => {
                 drain(&mut packed, &label, account)?;
-                Ok(Ok(Layer { size: packed.bytes, digest: packed.digest(), diff_id, changes }))
+                Ok(Ok(Layer { size: packed.passed.bytes, digest: packed.digest(), tar, changes }))
             }
             Ok(None) => Ok(Err(NoLayer::NoTar)),
             // Not every file of an archive that is packed is a layer: it counts when a manifest wants it.
@@ -283,28 +286,55 @@ pub(super) fn drain(input: &mut dyn Read, label: &str, account: &Account<'_>) ->
     rest.map(|_| ()).map_err(|error| account.halt(label, "a sound end of the layer", &error))
 }
 
-/// A reader that hashes what passes through it.
-pub(super) struct Hashed<R> {
-    input: R,
+/// What has passed through a reader.
+#[derive(Debug, Clone, Default)]
+struct Passed {
     hash: Sha256,
     bytes: u64,
 }
 
+impl Passed {
+    fn digest(&self) -> String {
+        told(&self.hash.clone().finalize())
+    }
+
+    /// Whether it is a tar of that digest, or would be with the zeros behind its last member, up to a whole record, that Skopeo 1.9 leaves out of
+    /// layers in zstd:chunked.
+    fn is_padded_to(&self, digest: &str) -> bool {
+        const BLOCK: usize = 512;
+        const BLOCKS_OF_A_RECORD: usize = 20;
+        let mut whole = self.clone();
+        let missing = self.bytes.wrapping_neg() % BLOCK as u64;
+        whole.hash.update(&[0; BLOCK][..missing as usize]);
+        (0..=BLOCKS_OF_A_RECORD).any(|_| {
+            let is_same = whole.digest() == digest;
+            whole.hash.update([0; BLOCK]);
+            is_same
+        }) || self.digest() == digest
+    }
+}
+
+/// A reader that hashes what passes through it.
+pub(super) struct Hashed<R> {
+    input: R,
+    passed: Passed,
+}
+
 impl<R> Hashed<R> {
     pub(super) fn new(input: R) -> Self {
-        Self { input, hash: Sha256::new(), bytes: 0 }
+        Self { input, passed: Passed::default() }
     }
 
     pub(super) fn digest(self) -> String {
-        told(&self.hash.finalize())
+        self.passed.digest()
     }
 }
 
 impl<R: Read> Read for Hashed<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
-        self.hash.update(buffer.get(..read).unwrap_or_default());
-        self.bytes = self.bytes.saturating_add(read as u64);
+        self.passed.hash.update(buffer.get(..read).unwrap_or_default());
+        self.passed.bytes = self.passed.bytes.saturating_add(read as u64);
         Ok(read)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
@@ -38,9 +38,14 @@ pub(crate) async fn put(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
     let query = query.as_deref();
+    if let Some(coding) = headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+        let message = format!("Content-Encoding {coding:?}: expected the file as it is, without one");
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "symbols-encoding", message));
+    }
     let name = form_values(query, "name").pop().ok_or_else(|| {
         ApiError::new(StatusCode::BAD_REQUEST, "symbols-name", "expected the file's name: ?name=libapp.so.debug")
     })?;
