@@ -131,7 +131,7 @@ fn a_module_of_types_is_no_split_unit_that_is_missing() {
         let binary = folder.join("a");
         assert_eq!(ObjectFile::parse(&read(&binary)).expect("an object").split_units().len(), 0, "{version}");
         let (stream, ..) = stream_of(&binary, &[], None).expect("functions");
-        assert!(stream.skipped.is_empty(), "{version}: {:?}", stream.skipped);
+        assert!(stream.statistics.skipped.is_empty(), "{version}: {:?}", stream.statistics.skipped);
     }
 }
 
