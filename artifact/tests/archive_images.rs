@@ -384,10 +384,27 @@ fn skopeo_and_umoci_agree_on_the_files_of_an_image() {
         let root = work.join(name);
         check(name, read_layout(|path| Ok(Box::new(File::open(root.join(path))?))).expect("an image"));
     }
-    // Skopeo 1.9 leaves the zeros behind the last member out of such layers; Skopeo and Buildah take them all the same.
-    shell("skopeo copy --quiet --dest-compress-format zstd:chunked docker-archive:saved.tar oci:chunked:x", work);
-    let root = work.join("chunked");
-    check("chunked", read_layout(|path| Ok(Box::new(File::open(root.join(path))?))).expect("an image"));
+}
+
+/// Skopeo 1.9 leaves the zeros behind the last member out of layers in zstd:chunked, and Skopeo and Buildah take them all the same. (It writes them from an
+/// archive of Docker's alone, and of some hangs.)
+#[test]
+fn a_layer_without_the_zeros_at_its_end_is_what_the_configuration_says() {
+    fn unpadded(tar: &[u8]) -> Vec<u8> {
+        gzip(&tar[..tar.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1)])
+    }
+    let read = |pack: fn(&[u8]) -> Vec<u8>| {
+        let mut layout = Layout::default();
+        let manifest = layout.image("amd64", &[below()], pack);
+        layout.index(&[manifest]);
+        layout.read()
+    };
+    let (whole, _) = read(gzip).expect("an image");
+    let (found, report) = read(unpadded).expect("an image");
+    assert_eq!((found, report.images.len()), (whole, 1));
+    // Anything else is another layer.
+    let error = read(|tar| gzip(&[tar, &[1]].concat())).expect_err("another tar");
+    assert!(matches!(error, ArchiveError::Mismatch { .. }), "{error}");
 }
 
 #[test]
