@@ -304,13 +304,11 @@ impl Passed {
         const BLOCK: usize = 512;
         const BLOCKS_OF_A_RECORD: usize = 20;
         let mut whole = self.clone();
-        let missing = self.bytes.wrapping_neg() % BLOCK as u64;
-        whole.hash.update(&[0; BLOCK][..missing as usize]);
         (0..=BLOCKS_OF_A_RECORD).any(|_| {
             let is_same = whole.digest() == digest;
             whole.hash.update([0; BLOCK]);
             is_same
-        }) || self.digest() == digest
+        })
     }
 }
 
