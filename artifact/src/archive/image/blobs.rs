@@ -153,10 +153,8 @@ impl<'b> Blobs<'b> {
         if let Some(size) = wanted.size {
             self.check(&layer.digest, &bytes_told(size), &bytes_told(layer.size))?;
         }
-        if let Some(diff_id) = &wanted.diff_id {
-            if !layer.tar.is_padded_to(diff_id) {
-                self.check(&format!("{} unpacked", layer.digest), diff_id, &layer.tar.digest())?;
-            }
+        if let Some(diff_id) = wanted.diff_id.as_ref().filter(|diff_id| !layer.tar.is_padded_to(diff_id)) {
+            self.check(&format!("{} unpacked", layer.digest), diff_id, &layer.tar.digest())?;
         }
         Ok(Some(Ok(layer)))
     }
