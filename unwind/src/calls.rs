@@ -64,8 +64,11 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// system call and what follows, no rule is true of both threads)
     #[inline(never)]
     pub(crate) fn runs_on_here(&self, target: u64, budget: &Budget) -> bool {
+        if !Self::FOLLOWS {
+            return false;
+        }
         let here = self.lookup_pc();
-        let Some((start, end)) = self.modules.record_at(target).filter(|_| Self::FOLLOWS) else { return false };
+        let Some((start, end)) = self.modules.record_at(target) else { return false };
         start == target
             // Behind its end there is a gap before the next one, which counts as its own, or none follows.
             && (here.wrapping_sub(start) < end.wrapping_sub(start) || self.is_one_gap(end, here, budget))
