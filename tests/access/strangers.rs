@@ -1,7 +1,7 @@
 //! What is private does not exist for those who may not read it, on every path.
 
 use crate::curl::curl;
-use crate::program::RunningServer;
+use crate::program::{self, RunningServer};
 use crate::scene::{Scene, token};
 
 /// The paths that lead to a release's files.
@@ -19,6 +19,24 @@ fn paths(release: &crate::scene::Release) -> Vec<String> {
         format!("/v2/{}/blobs/{}", release.repository, release.digest),
         format!("/v2/{}/referrers/{}", release.repository, release.digest),
     ]
+}
+
+/// Whoever is refused before anything was looked for has a line in the log too, by which the request is found.
+#[test]
+fn who_is_sent_away_has_a_line_in_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, log) = (folder.path().join("data"), folder.path().join("log"));
+    let mut server = program::command("symseal");
+    server.args(["serve", "--listen", "127.0.0.1:0", "--access", "tokens", "--data"]).arg(&data);
+    server.env("SYMSEAL_LOG", "info").stderr(std::fs::File::create(&log).unwrap());
+    let running = RunningServer::started(server);
+    let url = format!("http://{}/buildid/00/debuginfo", running.address);
+    let Some(answer) = curl(["--header", "Authorization: Bearer symseal_nobody", &url]) else { return };
+    assert_eq!(answer.status, 401, "{answer:?}");
+    let id = answer.header("x-request-id").remove(0);
+    let told = std::fs::read_to_string(&log).unwrap();
+    let line = told.lines().find(|line| line.contains(id)).unwrap_or_else(|| panic!("{id}: {told}"));
+    assert!(line.contains("answered status=401") && !line.contains("nobody"), "{line}");
 }
 
 #[test]

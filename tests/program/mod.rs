@@ -188,7 +188,8 @@ impl RunningServer {
         Self::started(server)
     }
 
-    fn started(mut server: Command) -> Self {
+    /// One that is about to start.
+    pub fn started(mut server: Command) -> Self {
         use std::io::{BufRead, BufReader};
         let mut child = server.stdout(Stdio::piped()).spawn().expect("server starts");
         let mut line = String::new();
