@@ -40,8 +40,10 @@ pub(crate) struct Answered {
 /// # Errors
 /// What was expected, for the command line.
 pub(crate) fn loose_repository(text: &str) -> std::result::Result<String, String> {
-    let is_loose = symseal_registry::Reference::parse(&format!("localhost/{text}")).is_ok()
-        && (text == "loose" || text.starts_with("loose/"));
+    // A tag behind it, or a digest, is no part of a repository's name.
+    let is_name =
+        symseal_registry::Reference::parse(&format!("localhost/{text}")).is_ok_and(|it| it.repository() == text);
+    let is_loose = is_name && (text == "loose" || text.starts_with("loose/"));
     if is_loose { Ok(text.to_owned()) } else { Err("expected loose, or a name below it such as loose/team".to_owned()) }
 }
 

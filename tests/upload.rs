@@ -65,8 +65,10 @@ fn files_and_directories_are_uploaded_and_what_is_refused_is_said() {
     assert_eq!(status, Some(1), "{said}{error}");
     assert!(said.contains("abcdef07 (debuginfo, executable)"), "{said}");
     assert!(error.contains("notes.txt") && error.contains("expected an ELF, PE or Mach-O file"), "{error}");
-    let (status, _, error) = upload(&["--repository", "team", &text(&program)]);
-    assert!(status == Some(2) && error.contains("expected loose, or a name below it"), "{error}");
+    for repository in ["team", "loose/..", "loose/a:1", "looser"] {
+        let (status, _, error) = upload(&["--repository", repository, &text(&program)]);
+        assert!(status == Some(2) && error.contains("expected loose, or a name below it"), "{repository}: {error}");
+    }
     let (status, ..) = upload(&[&text(&at("nowhere"))]);
     assert_eq!(status, Some(2));
     assert!(run("mkfifo", &[&text(&at("pipe"))]).status.success());

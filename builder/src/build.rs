@@ -249,12 +249,9 @@ impl SymbolBundleBuilder {
         let (files, doubles) = pairing::unique(gathered.files);
         let pairing = pairing::pair(&files, layout)?;
         if pairing.modules.is_empty() {
-            let mut error = unpaired::no_modules(&self.paths, &report.inputs, &pairing);
+            let hints = unpaired::instead_of_modules(&self.paths, &report.inputs, &pairing);
             self.account(&mut report, pairing, doubles);
-            if let BuildError::NoModules { report: found, .. } = &mut error {
-                *found = Some(Box::new(report));
-            }
-            return Err(error);
+            return Err(unpaired::no_modules(&self.paths, hints, report));
         }
         for (id, module) in &pairing.modules {
             // Told before the long work; the tables that are made are counted at the end.

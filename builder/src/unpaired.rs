@@ -9,7 +9,7 @@ use symseal_module::DebugId;
 use crate::error::{BuildError, place_of};
 use crate::inputs::{InputFile, reason};
 use crate::pairing::{Module, Pairing};
-use crate::report::{InputReport, ModuleReport, Unpaired};
+use crate::report::{BuildReport, InputReport, ModuleReport, Unpaired};
 
 /// More hints of one kind would hide the others.
 const MOST_HINTS: usize = 3;
@@ -122,8 +122,8 @@ pub(crate) fn loose(file: &InputFile, reason: &str) -> String {
     format!("{reason}; {advice}")
 }
 
-/// The error for inputs without a module: what was found instead.
-pub(crate) fn no_modules(paths: &[PathBuf], inputs: &InputReport, pairing: &Pairing<'_>) -> BuildError {
+/// Of inputs without a module: what was found instead, and what to do about it.
+pub(crate) fn instead_of_modules(paths: &[PathBuf], inputs: &InputReport, pairing: &Pairing<'_>) -> Vec<String> {
     let mut hints: Vec<String> = Vec::new();
     for path in paths.iter().filter(|path| is_bundle(path)).take(MOST_HINTS) {
         hints.push(format!(
@@ -148,9 +148,14 @@ pub(crate) fn no_modules(paths: &[PathBuf], inputs: &InputReport, pairing: &Pair
         Some(1) => hints.push(format!("1 symbolic link {LINKS}")),
         Some(links) => hints.push(format!("{links} symbolic links {LINKS}")),
     }
+    hints
+}
+
+/// The error for inputs without a module.
+pub(crate) fn no_modules(paths: &[PathBuf], hints: Vec<String>, report: BuildReport) -> BuildError {
     let paths: Vec<String> = paths.iter().map(|path| place_of(path)).collect();
     let paths = if paths.is_empty() { "no paths".to_owned() } else { paths.join(", ") };
-    BuildError::NoModules { paths, files: inputs.files, hints, report: None }
+    BuildError::NoModules { paths, files: report.inputs.files, hints, report: Some(Box::new(report)) }
 }
 
 /// Whether a directory is an OCI layout with a bundle in it.

@@ -274,7 +274,7 @@ fn one_function_cannot_take_the_rules_of_others() {
     assert_eq!(unfollowed, [("too many paths for the size of the function".to_owned(), 1)]);
 }
 
-/// `clone` of two C libraries, which do not say that nobody called a thread: of glibc in Thumb, of musl in ARM instructions. And a function that forks,
+/// `clone` of two C libraries, which do not say that nobody called a thread: of glibc in Thumb as Debian has it, of musl in ARM instructions as its source has it. And a function that forks,
 /// whose child returns.
 #[test]
 fn t7_a_thread_begins_behind_the_system_call_that_makes_it() {
@@ -305,7 +305,7 @@ fn t7_a_thread_begins_behind_the_system_call_that_makes_it() {
         0xeb00_0002, // bl to the last instruction
         0xe3a0_7001, // mov r7, #1
         0xef00_0000, // svc 0
-        0xeaff_fffc, // b to the one before the last but one
+        0xeaff_fffc, // b back to what sets r7
         0xe12f_ff15, // bx r5
     ];
     const FORK: [u16; 10] = [

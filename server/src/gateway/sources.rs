@@ -32,27 +32,20 @@ impl Gate {
     ) -> (Vec<(String, String)>, Result<Option<Vec<u8>>, Trouble>) {
         let (mut wrong, mut gravest) = (Vec::new(), None);
         let Some(manifest) = bundle.index.sources else { return (wrong, Ok(None)) };
-        let mut homes = bundle.homes();
-        let own = homes.len();
-        let mut at = 0;
-        while let Some(home) = homes.get(at).cloned() {
-            at += 1;
-            match self.source_at(&home, &manifest, path).await {
+        let own = bundle.homes();
+        let others = self.registry_homes().await.into_iter().filter(|other| !own.iter().any(|home| home.is(other)));
+        let homes = own.iter().map(|home| (home.clone(), true)).chain(others.map(|home| (home, false)));
+        for (home, has_bundle) in homes {
+            let trouble = match self.source_at(&home, &manifest, path).await {
                 Ok(found) => return (wrong, Ok(found)),
-                // What is not in a repository for sources says nothing of those where the bundle is.
-                Err(Trouble::Absent(_)) if at > own => {}
-                Err(trouble) => {
-                    if let Trouble::Wrong(why) = &trouble {
-                        wrong.push((home.name(), why.clone()));
-                    }
-                    gravest = Some(graver(gravest, trouble));
-                }
+                // Most of the others have other things.
+                Err(Trouble::Absent(_)) if !has_bundle => continue,
+                Err(trouble) => trouble,
+            };
+            if let Trouble::Wrong(why) = &trouble {
+                wrong.push((home.name(), why.clone()));
             }
-            if at == own {
-                let elsewhere = self.registry_homes().await;
-                let others = elsewhere.into_iter().filter(|other| !homes.iter().any(|known| known.is(other)));
-                homes.extend(others.collect::<Vec<_>>());
-            }
+            gravest = Some(graver(gravest, trouble));
         }
         (wrong, gravest.map_or(Ok(None), Err))
     }

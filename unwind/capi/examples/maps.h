@@ -195,8 +195,10 @@ static inline int is_hole(const struct mapping *mapping) { return strncmp(mappin
 /* Whether a mapping goes on with the file of the one before. A file that is mapped once more begins anew: loaders map what lies further behind in a file
  * further up. The program headers lie at offset 0; what is written there again is the data of a file of one page. */
 static inline int goes_on(const struct mapping *mapping, const struct mapping *before) {
-    if (!is_same_file(mapping, before) || is_hole(mapping))
-        return is_same_file(mapping, before);
+    if (!is_same_file(mapping, before))
+        return 0;
+    if (is_hole(mapping))
+        return 1;
     return mapping->offset >= before->offset &&
            (mapping->offset > 0 || strchr(mapping->permissions, 'w') || share_a_page(mapping, before));
 }

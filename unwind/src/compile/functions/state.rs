@@ -38,7 +38,6 @@ pub(in super::super) enum Effect {
 pub(super) enum Asked {
     Exit,
     Clone,
-    Other,
 }
 
 /// The register that has the number of a system call, by the embedded ABI of 32-bit ARM.
@@ -69,7 +68,7 @@ pub(super) struct State {
     conditional: u8,
     /// There is no caller: the code put 0 in the place of the return address, or a thread begins in it.
     is_root: bool,
-    /// What the kernel was asked for last.
+    /// What the kernel was asked for last, if it is one of these.
     asked: Option<Asked>,
 }
 
@@ -111,7 +110,7 @@ impl State {
         self.conditional = if made > 0 { made } else { self.conditional.saturating_sub(1) };
     }
 
-    /// What the kernel was asked for by the last system call on every path to here.
+    /// What the kernel was asked for by the last system call on every path to here, if it is one of these.
     pub(super) fn asked(&self) -> Option<Asked> {
         self.asked
     }
@@ -246,11 +245,11 @@ impl State {
                 }
             }
             Effect::SystemCall => {
-                self.asked = Some(match self.value(CALL_NUMBER) {
-                    Some(1) => Asked::Exit,
-                    Some(120) => Asked::Clone,
-                    _ => Asked::Other,
-                });
+                self.asked = match self.value(CALL_NUMBER) {
+                    Some(1) => Some(Asked::Exit),
+                    Some(120) => Some(Asked::Clone),
+                    _ => None,
+                };
                 // The answer.
                 self.write(0, machine);
             }
