@@ -38,7 +38,7 @@ pub use module::loose_unwind_table;
 pub use progress::{Progress, ProgressFn};
 pub use rederive::{Rederived, RederivedTable, rederive};
 pub use report::{
-    ArchiveReport, BuildReport, Conflict, InputReport, Mismatch, ModuleReport, NamedBy, PairedBy, PairedFile,
+    ArchiveReport, BuildReport, Conflict, InputReport, LinesOf, Mismatch, ModuleReport, NamedBy, PairedBy, PairedFile,
     PairedRole, PassedOver, Refused, Side, SkippedPlaces, Superseded, Unpaired, UnsupportedRange, UnwindReport,
     UnwindTotals,
 };

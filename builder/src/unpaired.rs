@@ -9,7 +9,7 @@ use symseal_module::DebugId;
 use crate::error::{BuildError, place_of};
 use crate::inputs::{InputFile, reason};
 use crate::pairing::{Module, Pairing};
-use crate::report::{BuildReport, InputReport, ModuleReport, Unpaired};
+use crate::report::{BuildReport, InputReport, LinesOf, ModuleReport, Unpaired};
 
 /// More hints of one kind would hide the others.
 const MOST_HINTS: usize = 3;
@@ -23,7 +23,13 @@ const LINKS: &str = "skipped: what links in a directory lead to may lie outside 
 pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired> {
     let binary = of.binary?;
     let object = binary.object()?;
-    let has_lines = matches!(module.debug_info, DebugInfo::Full | DebugInfo::LineTables);
+    let has_debug_info = matches!(module.debug_info, DebugInfo::Full | DebugInfo::LineTables);
+    let is_of_parts = match module.lines_of {
+        LinesOf::Parts => true,
+        LinesOf::RustLibrary => !is_rusts_library(&module.name),
+        LinesOf::Module | LinesOf::None => false,
+    };
+    let has_lines = has_debug_info && !is_of_parts;
     let is_go = module.functions.contains_key("pclntab");
     // Data has no lines, and without an id or a name nothing could be tied to it.
     let is_data = module.statistics.text_bytes == 0 && module.statistics.functions == 0;
@@ -57,6 +63,12 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
         format!("add its debug file {} of CRC-32 {:#010x}", link.name, link.crc32)
     } else if let Some(link) = &object.debug_link {
         format!("add its debug file {} of id {}", link.name, module.debug_id)
+    } else if has_debug_info && module.damaged_units() == 0 {
+        let of = if module.lines_of == LinesOf::RustLibrary { ", all of Rust's library" } else { "" };
+        format!(
+            "its debug information has lines of {} of its {} bytes of code alone{of}: compile its own sources with -g, or add its debug file",
+            module.lined_bytes, module.statistics.text_bytes
+        )
     } else if object.id_kind.code() == "text-hash" {
         let what_to_do = match object.format {
             Format::Pe if object.is_il_alone => "compile with -debug:portable (DebugType)",
@@ -78,6 +90,11 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
         place: binary.file.place.clone(),
         advice,
     })
+}
+
+/// Whether a module is Rust's library itself, whose sources are no other program's.
+fn is_rusts_library(name: &str) -> bool {
+    name.strip_prefix("lib").unwrap_or(name).starts_with("std-")
 }
 
 /// The debug file of a module whose binary is not there.

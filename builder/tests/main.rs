@@ -18,6 +18,7 @@ mod inputs;
 mod links_and_notes;
 mod nested_images;
 mod pairing;
+mod partial_lines;
 mod public_databases;
 mod refusals;
 mod reported_ids;

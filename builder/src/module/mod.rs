@@ -1,5 +1,6 @@
 //! One module: from its files to its tables, its index and its entry in the symbol index.
 
+mod lines;
 mod load;
 mod places;
 mod store;
@@ -23,6 +24,7 @@ use crate::inputs::InputFile;
 use crate::pairing::{Module, Part};
 use crate::report::{ModuleReport, PairedBy, PairedFile, PairedRole};
 use crate::sources::WantedSources;
+use lines::Lines;
 use load::Files;
 use store::Stored;
 use unwind::{Unwind, unwind_table};
@@ -91,8 +93,10 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
     } else {
         (make_symbols(), make_unwind())
     };
-    let (table, stream, sources) = symbols?;
-    let opened = symseal_symx::Table::open(&table).map_err(|error| module_index_error(main, error.to_string()))?;
+    let symbols = symbols?;
+    let stream = &symbols.statistics;
+    let opened =
+        symseal_symx::Table::open(&symbols.table).map_err(|error| module_index_error(main, error.to_string()))?;
     let index =
         module_index::write(&opened, &main.file.name).map_err(|error| module_index_error(main, error.to_string()))?;
     let counts = opened.counts();
@@ -114,8 +118,12 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
         let rest: Vec<Digest> = read.filter(|digest| *digest != first).collect();
         std::iter::once(first).chain(rest).collect::<Vec<_>>()
     };
-    let table_digest =
-        stored.put(FileRole::SymbolTable, title::symbol_table(id), &table, others(symbols_from.file.digest()))?;
+    let table_digest = stored.put(
+        FileRole::SymbolTable,
+        title::symbol_table(id),
+        &symbols.table,
+        others(symbols_from.file.digest()),
+    )?;
     if let Some(bytes) = &unwind.bytes {
         let derived = derived_of_unwind(module, main, &unwind);
         stored.put(FileRole::UnwindTable, title::unwind_table(id), bytes, derived)?;
@@ -134,16 +142,16 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
         pdb,
         supplementary: module.supplementary.as_ref().map(|(_, id)| id.clone()),
         image_base: main_object.map_or(Svma(0), ObjectFile::image_base),
-        debug_info: debug_info(&parsed, &stream),
+        debug_info: debug_info(&parsed, stream),
         stripped: parsed.binary.as_ref().is_some_and(ObjectFile::is_stripped),
         files: entries,
         inputs: inputs(module),
         statistics,
     };
-    let mut report = report(id, module, main, &entry, stream, &unwind, (&table, &index));
+    let mut report = report(id, module, main, &entry, &symbols, &unwind, &index);
     report.notes.extend(another_checksum(module, &files));
     report.notes.extend(places::renamed(&entry));
-    Ok(Finished { id: id.clone(), entry, pages: stored.pages, report, sources })
+    Ok(Finished { id: id.clone(), entry, pages: stored.pages, report, sources: symbols.sources })
 }
 
 impl<'d> Parsed<'d> {
@@ -164,7 +172,14 @@ impl<'d> Parsed<'d> {
     }
 }
 
-/// The `.symx` table and what was read for it.
+/// A `.symx` table, and what was read for it.
+struct Symbols {
+    table: Vec<u8>,
+    statistics: StreamStatistics,
+    lines: Lines,
+    sources: WantedSources,
+}
+
 fn symbol_table(
     id: &DebugId,
     main: Option<&ObjectFile<'_>>,
@@ -172,7 +187,7 @@ fn symbol_table(
     source: Part<'_>,
     wants_sources: bool,
     threads: NonZeroUsize,
-) -> Result<(Vec<u8>, StreamStatistics, WantedSources), BuildError> {
+) -> Result<Symbols, BuildError> {
     let artifact_error = |error| BuildError::Artifact { place: source.file.place.clone(), source: error };
     let mut sources = WantedSources::default();
     let stream = match main {
@@ -219,7 +234,8 @@ fn symbol_table(
     if wants_sources {
         sources.add_stream(&stream);
     }
-    Ok((table, stream.statistics, sources))
+    let lines = Lines::of(&stream);
+    Ok(Symbols { table, statistics: stream.statistics, lines, sources })
 }
 
 /// Stores the files as they are, under the titles at which tools look.
@@ -367,9 +383,9 @@ fn report(
     module: &Module<'_>,
     main: Part<'_>,
     entry: &ModuleEntry,
-    stream: StreamStatistics,
+    symbols: &Symbols,
     unwind: &Unwind,
-    (table, index): (&[u8], &module_index::Written),
+    index: &module_index::Written,
 ) -> ModuleReport {
     let object = module.binary.and_then(|part| part.object());
     let mut paired: Vec<PairedFile> = Vec::new();
@@ -394,6 +410,7 @@ fn report(
         paired_by: None,
         debug_id: None,
     }));
+    let skipped = symbols.statistics.skipped.iter();
     ModuleReport {
         platform: platform_of(id),
         debug_id: id.clone(),
@@ -411,13 +428,20 @@ fn report(
         debug_info: entry.debug_info,
         stripped: entry.stripped,
         mini_debug_info: object.is_some_and(|object| object.has_mini_debug_info),
-        functions: stream.functions.iter().map(|(source, count)| (source.code(), *count)).collect::<BTreeMap<_, _>>(),
+        functions: symbols
+            .statistics
+            .functions
+            .iter()
+            .map(|(source, count)| (source.code(), *count))
+            .collect::<BTreeMap<_, _>>(),
         statistics: entry.statistics,
-        symbol_table_bytes: table.len() as u64,
+        symbol_table_bytes: symbols.table.len() as u64,
         module_index_bytes: index.json.len() as u64,
         lines_inlined: index.lines_inlined,
+        lined_bytes: symbols.lines.bytes,
+        lines_of: symbols.lines.of,
         notes: Vec::new(),
-        skipped: stream.skipped.into_iter().map(|(reason, times)| (reason.to_owned(), times)).collect(),
+        skipped: skipped.map(|(reason, times)| ((*reason).to_owned(), *times)).collect(),
         unwind: unwind.report.clone(),
     }
 }

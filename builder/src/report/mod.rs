@@ -11,7 +11,7 @@ use symseal_bundle::Digest;
 use crate::sources::SourcesReport;
 
 pub use inputs::{ArchiveReport, InputReport, PassedOver, Refused, SkippedPlaces};
-pub use modules::{ModuleReport, PairedFile, PairedRole, UnsupportedRange, UnwindReport, UnwindTotals};
+pub use modules::{LinesOf, ModuleReport, PairedFile, PairedRole, UnsupportedRange, UnwindReport, UnwindTotals};
 pub use pairs::{Conflict, Mismatch, NamedBy, PairedBy, Side, Superseded, Unpaired};
 
 /// The schema of the JSON form: `docs/formats/schemas/build_report.schema.json`.

@@ -56,6 +56,10 @@ pub struct ModuleReport {
     pub module_index_bytes: u64,
     /// Whether the complete line table is in the module's index.
     pub lines_inlined: bool,
+    /// Bytes of code for which a line is known.
+    pub lined_bytes: u64,
+    /// Whose code they are lines of.
+    pub lines_of: LinesOf,
     /// What is odd about its files, and is no error.
     pub notes: Vec<String>,
     /// What was left out of the symbol table: reason → how often.
@@ -71,6 +75,21 @@ impl ModuleReport {
         let damaged = self.skipped.iter().filter(|(reason, _)| symseal_artifact::is_damaged_unit(reason));
         damaged.fold(0, |sum, (_, times)| sum.saturating_add(*times))
     }
+}
+
+/// Whose code the lines of a module tell of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinesOf {
+    /// There are none.
+    #[default]
+    None,
+    /// Less than a tenth of the code has any, such as what musl's linker adds to start a program.
+    Parts,
+    /// All sources are those of Rust's own library, which every program of Rust has with its debug information.
+    RustLibrary,
+    /// The module's own.
+    Module,
 }
 
 /// What a file beside the binary is for.
