@@ -20,6 +20,8 @@ const COST_OF_AN_EXTENT: u32 = LONGEST_LEAF as u32 / 4;
 impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether functions without rules are followed by their instructions. Known when this is compiled: for the other processors nothing of it is there.
     pub(crate) const FOLLOWS: bool = matches!(T::MACHINE.arch, Arch::X86_64 | Arch::I686);
+    /// Whether it is known how far they reach, and where they jump to.
+    const READS_JUMPS: bool = Self::FOLLOWS || matches!(T::MACHINE.arch, Arch::Aarch64);
 
     /// The call before `pc`, if its code is at hand.
     #[inline(never)]
@@ -58,6 +60,39 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let Some(extent) = self.extent_of(target, budget) else { return true };
         self.lookup_pc().wrapping_sub(target) < extent.bytes
             || (extent.leaves && goes_on(target..target.wrapping_add(extent.bytes)))
+    }
+
+    /// Whether the present function, which has no rule, may be what the call to `target` led to that left `returns_to` in the link register. A function that
+    /// has called leaves an address of its own there, or of what it called; of those calls, which led to other functions, some are known.
+    #[inline(never)]
+    pub(crate) fn may_be_running(&self, target: u64, returns_to: u64, budget: &Budget) -> bool {
+        let here = self.lookup_pc();
+        let is_covered = self.is_covered(target);
+        // What was called ended before the call, and so does not reach here.
+        if !is_covered && target < returns_to && returns_to <= here {
+            return false;
+        }
+        if Self::READS_JUMPS {
+            return self.may_lead_here(target, budget);
+        }
+        // Where jumps are not read, functions are taken to go on to others by linkage tables alone.
+        if is_covered { self.is_thunk(target) } else { here.wrapping_sub(target) < LONGEST_LEAF }
+    }
+
+    /// Whether the present code is a gap behind the record that holds the instruction before `pc`, so that both may be of one function.
+    #[inline(never)]
+    pub(crate) fn is_behind_record_of(&self, pc: u64, budget: &Budget) -> bool {
+        let record = self.modules.record_at(pc.wrapping_sub(1));
+        record.is_some_and(|(_, end)| end <= self.lookup_pc() && self.is_one_gap(end, self.lookup_pc(), budget))
+    }
+
+    /// Whether nothing says where the call led that returns to `pc`: through a pointer, or a linkage table.
+    pub(crate) fn leads_anywhere(&self, pc: u64) -> bool {
+        match self.call_to(pc) {
+            Some(Call::Indirect) => true,
+            Some(Call::To(target)) => self.is_thunk(target),
+            None => false,
+        }
     }
 
     /// Whether the function at `target` goes on behind the end of its record to the present code, as its instructions tell. (glibc's `clone3`: of the
@@ -106,7 +141,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// How far the function without rules at `target` reaches, where its instructions tell.
     #[inline(never)]
     fn extent_of(&self, target: u64, budget: &Budget) -> Option<Extent> {
-        if !Self::FOLLOWS {
+        if !Self::READS_JUMPS {
             return None;
         }
         let code = self.modules.code_at(target).map(|code| code.at_address(target));
@@ -122,7 +157,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether a jump in `range`, which begins with an instruction, leads to somewhere else that `counts`; also if that is not to be told.
     fn has_jump(&self, range: Range<u64>, budget: &Budget, counts: impl Fn(u64) -> bool) -> bool {
         let length = range.end.wrapping_sub(range.start);
-        if !Self::FOLLOWS || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
+        if !Self::READS_JUMPS || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
             return true;
         }
         let code = self.modules.code_at(range.start).and_then(|code| code.between(range.start, range.end));

@@ -121,7 +121,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             return Some((pc, Evidence::CallsHere { sp_known: false }));
         }
         // The running code has no rule: an address that has one is not its own, and the link register got it from the caller.
-        let leads_out = Self::MACHINE.link.is_some() && self.is_covered(pc.wrapping_sub(1));
+        let leads_out = Self::MACHINE.link.is_some()
+            && self.is_covered(pc.wrapping_sub(1))
+            && !self.is_behind_record_of(pc, budget);
         let Some(code) = self.modules.code_at(pc.wrapping_sub(1)) else {
             let evidence = if leads_out { Evidence::Calls } else { Evidence::None };
             return self.is_covered(pc.wrapping_sub(1)).then_some((pc, evidence));
@@ -131,6 +133,10 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             return None;
         }
         let evidence = match Self::call_before(code, pc)? {
+            // The link register keeps the address of the last call, which may be one of the running function itself, or of one that it called.
+            Call::To(target) if Self::MACHINE.link.is_some() && !self.may_be_running(target, pc, budget) => {
+                Evidence::None
+            }
             Call::To(target)
                 if state.pc.wrapping_sub(target) < LONGEST_LEAF
                     && (!self.is_covered(target) || self.runs_on_here(target, budget)) =>
@@ -138,7 +144,6 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 let code = self.modules.code_at(target).and_then(|code| code.between(target, state.pc));
                 Evidence::CallsHere { sp_known: code.is_some_and(Self::MACHINE.keeps_stack) }
             }
-            // The link register keeps the address of the last call. That may be one of the running function itself.
             _ if Self::MACHINE.link.is_some() && !leads_out && pc.abs_diff(state.pc) < LONGEST_LEAF => Evidence::None,
             _ => Evidence::Calls,
         };
@@ -208,8 +213,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             true => self.has_candidate_below(record, budget),
             // Without the code here no call can be told to lead here.
             false if self.modules.code_at(self.lookup_pc()).is_none() => false,
-            // To where an indirect call led, nothing says.
-            false if self.call_to(pc) == Some(Call::Indirect) => self.has_candidate_below(record, budget),
+            // To where a call through a pointer or a linkage table led, nothing says.
+            false if self.leads_anywhere(pc) => self.has_candidate_below(record, budget),
             false => self.has_call_below(record, budget),
         };
         if !is_own() && is_another() {

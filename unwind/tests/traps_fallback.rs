@@ -3,6 +3,7 @@
 use crate::cfi;
 use crate::cfi::{AT_ENTRY, EhFrame, Process, Words, advance, at, cfa_offset};
 use symseal_module::{Avma, FrameEdge, StopReason, UnwindMethod};
+use symseal_unwind::compile::{Input, Plt, compile};
 use symseal_unwind::{Arch, Cache, Frame, GoRuntime, GoroutineFields, Memory, Options, Registers, Walk, unwind_with};
 
 const SP: u64 = 0x7fff_0000;
@@ -221,6 +222,26 @@ fn t16_a_frame_pointer_behind_an_indirect_call_is_not_believed_over_a_word_below
     assert_eq!(process.pcs(&framed, &stack(&words)), (vec![HERE, 0x1022, 0x1095], StopReason::EndOfStack));
     // Another such word below it, whose caller leads on.
     words[2..6].copy_from_slice(&[at(0x1022), 8, 9, at(0x1095)]);
+    assert_eq!(process.pcs(&framed, &stack(&words)), (vec![HERE], StopReason::NoRule));
+}
+
+/// A call through a linkage table leads anywhere, as one through a pointer does. (libgmp's loops, which keep no frame pointer)
+#[test]
+fn t16_a_frame_pointer_behind_a_call_through_a_linkage_table_is_not_believed_over_a_word_below() {
+    // jmp *0x1000(%rip)
+    let stub = [0xff, 0x25, 0, 0x10, 0, 0];
+    let (section, id) = (section(), cfi::debug_id());
+    let plt = [Plt { range: 0x10c0..0x10c6, entry_size: 6, bytes: &stub }];
+    let input = Input { eh_frame: Some((0x9000, &section.bytes)), plt: &plt, ..cfi::empty_input(&id) };
+    let (table, mut code) = (compile(&input).expect("a table").bytes, code());
+    // The call before 0x1015 leads there now, and that in the caller of the caller still to 0x1000.
+    code[0x11..0x15].copy_from_slice(&0x10c0_u32.wrapping_sub(0x1015).to_le_bytes());
+    let process = Process::with_code(&table, Some((FIRST, &code)));
+    let framed = Registers { fp: SP + 0x40, ..registers(HERE) };
+    let mut words = [7; 13];
+    (words[8], words[9], words[12]) = (0, at(0x1015), at(0x1095));
+    assert_eq!(process.pcs(&framed, &stack(&words)), (vec![HERE, 0x1015, 0x1095], StopReason::EndOfStack));
+    words[2..6].copy_from_slice(&[at(0x1015), 8, 9, at(0x1095)]);
     assert_eq!(process.pcs(&framed, &stack(&words)), (vec![HERE], StopReason::NoRule));
 }
 

@@ -3,9 +3,10 @@
 
 use crate::cfi;
 use crate::cfi::{BIAS_32, EhFrame, Process, Words, advance, at, cfa_offset, saved};
+use crate::elf;
 use symseal_module::{Avma, StopReason, UnwindMethod};
 use symseal_unwind::compile::{Input, compile};
-use symseal_unwind::{Arch, Cache, Frame, Modules, Registers, StackBytes, Table, unwind};
+use symseal_unwind::{Arch, Cache, Frame, Modules, Registers, ReturnAddress, StackBytes, Table, unwind};
 
 const SP: u64 = 0x7fff_0000;
 const LINK: usize = 30;
@@ -371,6 +372,66 @@ fn t4_a_leaf_without_rules_returns_by_the_link_register_only_behind_a_call() {
     // One that leads out of it, into a function that has a rule.
     let (frames, _) = process.walk(&registers(0x1804, 0x1010), &memory);
     assert_eq!((frames[1].pc.0, frames[1].method), (at(0x1010), UnwindMethod::Leaf));
+}
+
+/// What a function without rules has called leaves an address of that function in the link register: it is no caller's, wherever the function that was
+/// called lies.
+#[test]
+fn t4_the_link_register_of_a_function_that_has_called_is_no_callers() {
+    let table = three_functions().compile().bytes;
+    // Without rules, at 0x1800: ret. At 0x1804: stp x29, x30, [sp, #-16]!; mov x29, sp; nop; bl 0x1800; cbnz x0, 0x180c; ldp x29, x30, [sp], #16; ret.
+    let words =
+        [0xd65f_03c0, 0xa9bf_7bfd, 0x9100_03fd, 0xd503_201f, 0x97ff_fffc, 0xb5ff_ffc0, 0xa8c1_7bfd, 0xd65f_03c0];
+    // bl 0x1804, at 0x1008.
+    let mut bytes = code(&[0x9400_01ff]);
+    bytes.resize(0x1800 - 0x1008, 0);
+    bytes.extend(code(&words));
+    let process = Process::with_code(&table, Some((0x1008, &bytes)));
+    let memory =
+        Words::default().with(&[(SP, SP + 0x10), (SP + 8, at(0x100c)), (SP + 0x10, 7), (SP + 0x18, at(0x1044))]);
+    // Behind the call, and in the loop before it once more.
+    for here in [0x1814, 0x180c] {
+        let registers = Registers { fp: SP, ..registers(here, 0x1814) };
+        let (frames, walk) = process.walk(&registers, &memory);
+        assert_eq!((frames[1].pc.0, frames[1].method), (at(0x100c), UnwindMethod::FramePointer), "{here:#x}");
+        assert_eq!((walk.frames, walk.stop), (3, StopReason::EndOfStack), "{here:#x}");
+    }
+    // In what it calls, the same address is the return address.
+    let (frames, _) = process.walk(&Registers { fp: SP, ..registers(0x1800, 0x1814) }, &memory);
+    assert_eq!((frames[1].pc.0, frames[1].method), (at(0x1814), UnwindMethod::Leaf));
+}
+
+/// The same on a processor whose jumps are not read. (RISC-V: ret; addi sp, sp, -16; sd ra, 8(sp); jal 0x1800; nop)
+#[test]
+fn t4_a_call_of_the_function_before_it_is_no_callers_where_jumps_are_not_read() {
+    let mut section = EhFrame::on(Arch::Riscv64, "zR", &[0x0c, 2, 0]);
+    section.fde(0x1000, 0x20, &[cfa_offset(16), saved(1, 1)]).fde(0x1040, 0x20, &[end(1)]);
+    let table = section.compile().bytes;
+    let bytes = code(&[0x0000_8067, 0xff01_0113, 0x0011_3423, 0xff5f_f0ef, 0x0000_0013]);
+    let process = Process::with_code(&table, Some((0x1800, &bytes)));
+    let registers = |here: u64, link: u64| {
+        let mut registers = Registers { pc: at(here), sp: SP, fp: 0, ..Registers::default() };
+        registers.general[1] = Some(at(link));
+        registers
+    };
+    assert_eq!(process.pcs(&registers(0x1810, 0x1810), &Words::default()), (vec![0x1810], StopReason::NoRule));
+    assert_eq!(process.pcs(&registers(0x1800, 0x1810), &Words::default()).0, [0x1800, 0x1810]);
+}
+
+/// glibc's entry for `_dl_runtime_resolve` does not count the two words that the linkage table pushes before it: the frames of whoever binds a function when it is
+/// called first were read 16 bytes too low. In Debian's loader, its CFA is the stack pointer of the call in every row.
+#[test]
+fn t3_no_return_address_lies_right_above_the_cfa_on_aarch64() {
+    let path = "/usr/aarch64-linux-gnu/lib/ld-linux-aarch64.so.1";
+    let Some(loader) = elf::Binary::read(path) else { return elf::skip("a loader", path) };
+    let compiled = loader.compile();
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    let places = table.rows().filter_map(|(_, rule, _)| match rule.return_address() {
+        Some(ReturnAddress::AtCfa(words)) => Some(words),
+        _ => None,
+    });
+    let places: Vec<i16> = places.collect();
+    assert!(places.len() > 100 && !places.contains(&1), "{places:?}");
 }
 
 #[test]

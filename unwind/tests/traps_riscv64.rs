@@ -45,6 +45,29 @@ fn t6_without_a_rule_for_the_return_address_it_is_in_its_register() {
     assert_eq!((frames[2].fp, frames[1].cfa), (0x77, Avma(SP + 32)));
 }
 
+/// glibc's `_dl_runtime_resolve` has an entry that says nothing, and makes a frame.
+#[test]
+fn t10_an_entry_that_says_nothing_is_completed_by_the_instructions() {
+    let mut section = EhFrame::on(ARCH, "zR", AT_ENTRY);
+    section.fde(0x1000, 0x18, &[]).fde(0x1018, 0x8, &[]);
+    // addi sp, sp, -16; sd ra, 8(sp); jalr a2; ld ra, 8(sp); addi sp, sp, 16; jr t1. Behind it a leaf: nop; ret.
+    let words: [u32; 8] =
+        [0xff01_0113, 0x0011_3423, 0x0006_00e7, 0x0081_3083, 0x0101_0113, 0x0003_0067, 0x0000_0013, 0x0000_8067];
+    let code: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let table = section.compile_with(&[(0x1000, &code)]).bytes;
+    let table = Table::open(&table).expect("a table");
+    let rule = |rva| table.rule(Rva(rva)).expect("code").display(ARCH).to_string();
+    let shown: Vec<String> = (0x1000..0x1020).step_by(4).map(rule).collect();
+    let (entry, made, saved) = ("CFA = sp+0; RA = ra", "CFA = sp+16; RA = ra", "CFA = sp+16; RA = [CFA-8]");
+    assert_eq!(shown, [entry, made, saved, saved, saved, entry, entry, entry]);
+    // What the instructions do not tell leaves the entry as it is: a stack pointer out of memory. (ld sp, 0(a0))
+    let mut unknown = code;
+    unknown[8..12].copy_from_slice(&0x0005_3103_u32.to_le_bytes());
+    let table = section.compile_with(&[(0x1000, &unknown)]).bytes;
+    let table = Table::open(&table).expect("a table");
+    assert_eq!(table.rule(Rva(0x1008)).expect("code").display(ARCH).to_string(), entry);
+}
+
 #[test]
 fn t6_an_entry_may_name_another_column_for_its_return_address() {
     // Millicode, which is called by t0.

@@ -2,7 +2,9 @@
 //!
 //! The vector registers v8–v15, whose lower halves are callee-saved, have no slots: no frame is found through them.
 
-use super::{Ahead, Arch, Call, FrameRecords, Machine, Target, Trampoline, is_all, is_without, word_before};
+use super::{
+    Ahead, Arch, Call, Extent, FrameRecords, Jump, Machine, Target, Trampoline, is_all, is_without, word_before,
+};
 
 pub(crate) struct Aarch64;
 
@@ -34,8 +36,8 @@ impl Target for Aarch64 {
         call_before,
         keeps_stack: |code| is_without(code, false, moves_stack),
         keeps_frame_pointer: |_| false,
-        extent: |_| None,
-        has_jump: |_, _| true,
+        extent,
+        has_jump,
         ahead: |_| Ahead::Unknown,
         context_slot,
         trampolines: &[Trampoline { code: &SIGRETURN, contexts: &[(0, CONTEXT), (4, CONTEXT)] }],
@@ -89,6 +91,65 @@ fn call_before(code: &[u8], address: u64) -> Option<Call> {
     indirect.then_some(Call::Indirect)
 }
 
+/// Where an instruction leads besides the next one, as a distance in bytes from itself, and whether the next one may follow it.
+struct Branch {
+    distance: Option<i64>,
+    is_conditional: bool,
+}
+
+/// `b`, `b.cond`, `cbz`, `cbnz`, `tbz`, `tbnz`, `br` and its forms that authenticate. (Arm ARM, C4.1.66)
+fn branch(word: u32) -> Option<Branch> {
+    // A signed field of so many bits, above `low` others, counts words.
+    let field = |low: u32, bits: u32| Some(i64::from((word << (32 - bits - low)) as i32 >> (32 - bits)) * 4);
+    let (distance, is_conditional) = if word >> 26 == 0b00_0101 {
+        (field(0, 26), false)
+    } else if word & 0xff00_0000 == 0x5400_0000 || word & 0x7e00_0000 == 0x3400_0000 {
+        (field(5, 19), true)
+    } else if word & 0x7e00_0000 == 0x3600_0000 {
+        (field(5, 14), true)
+    } else if word & 0xffff_fc1f == 0xd61f_0000 || word & 0xfeff_f800 == 0xd61f_0800 {
+        (None, false)
+    } else {
+        return None;
+    };
+    Some(Branch { distance, is_conditional })
+}
+
+/// `ret`, its forms that authenticate, `brk` and `udf`.
+fn is_end(word: u32) -> bool {
+    word & 0xffff_fc1f == 0xd65f_0000
+        || word & 0xffff_fbff == 0xd65f_0bff
+        || word & 0xffe0_001f == 0xd420_0000
+        || word >> 16 == 0
+}
+
+/// Follows the instructions to the last one that a branch among them leads to, as [`x86`](super::x86)'s does.
+fn extent(code: &[u8]) -> Option<Extent> {
+    let (mut furthest, mut leaves) = (0i64, false);
+    let words = code.as_chunks::<4>().0;
+    for (at, word) in (0i64..).step_by(4).zip(words) {
+        let word = u32::from_le_bytes(*word);
+        let branch = branch(word);
+        if let Some(Branch { distance, .. }) = branch {
+            match distance.map(|distance| at + distance).filter(|target| (0..code.len() as i64).contains(target)) {
+                Some(target) => furthest = furthest.max(target),
+                None => leaves = true,
+            }
+        }
+        let ends = is_end(word) || branch.is_some_and(|branch| !branch.is_conditional);
+        if ends && at + 4 > furthest {
+            return Some(Extent { bytes: (at + 4) as u64, leaves });
+        }
+    }
+    None
+}
+
+fn has_jump(code: &[u8], counts: &mut dyn FnMut(Jump) -> bool) -> bool {
+    let words = (0i64..).step_by(4).zip(code.as_chunks::<4>().0);
+    let mut jumps = words.filter_map(|(at, word)| Some((at, branch(u32::from_le_bytes(*word))?)));
+    jumps.any(|(at, branch)| counts(branch.distance.map_or(Jump::Anywhere, |distance| Jump::To(at + distance))))
+}
+
 /// Loads and stores that write their base register back, additions and subtractions. (Arm ARM, C4.1)
 fn moves_stack(word: u32) -> bool {
     let (rd, rn) = (word & 31, word >> 5 & 31);
@@ -107,6 +168,7 @@ fn moves_stack(word: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn call_instructions_are_known_by_their_bytes() {
@@ -119,6 +181,36 @@ mod tests {
         check(0xd61f_0020, None); // br x1
         check(0x1400_0002, None); // b .+8
         assert_eq!(call_before(&[0x94], 4), None);
+    }
+
+    #[test]
+    fn a_function_reaches_to_the_end_that_nothing_branches_over() {
+        let code = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let check = |words: &[u32], expected| {
+            assert_eq!(extent(&code(words)).map(|extent| (extent.bytes, extent.leaves)), expected, "{words:x?}");
+        };
+        const RET: u32 = 0xd65f_03c0;
+        check(&[RET, RET], Some((4, false)));
+        check(&[0xb400_0060, RET, 0xd503_201f, RET, RET], Some((16, false))); // cbz x0, .+12
+        check(&[0x5400_0041, RET, RET, RET], Some((12, false))); // b.ne .+8
+        check(&[0x3700_0040, RET, 0xd65f_0bff, RET], Some((12, false))); // tbnz w0, #0, .+8; retaa
+        check(&[0xf100_0400, 0x54ff_ffe1, RET, RET], Some((12, false))); // subs; b.ne .-4
+        check(&[0x1400_0400, RET], Some((4, true))); // b far
+        check(&[0x17ff_ffff, RET], Some((4, true))); // b .-4
+        check(&[0xd61f_0200, RET], Some((4, true))); // br x16
+        check(&[0xd71f_0a11, RET], Some((4, true))); // braa x16, x17
+        check(&[0x9400_0400, RET, RET], Some((8, false))); // bl
+        check(&[0xd420_0020, RET], Some((4, false))); // brk #1
+        check(&[0xd503_201f; 4], None);
+        let targets = |words: &[u32]| {
+            let mut found = Vec::new();
+            has_jump(&code(words), &mut |jump| {
+                found.push(jump);
+                false
+            });
+            found
+        };
+        assert_eq!(targets(&[RET, 0x1400_0003, 0xd61f_0200]), [Jump::To(16), Jump::Anywhere]);
     }
 
     #[test]

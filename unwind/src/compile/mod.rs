@@ -24,6 +24,7 @@ mod pdr;
 mod pieces;
 mod plt;
 mod programs;
+mod pushed_before;
 mod report;
 #[cfg(feature = "compile")]
 mod retpoline;
@@ -156,6 +157,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let Compiler { mut pieces, mut rules, programs, mut report, .. } = compiler;
     pieces.sort_by_key(Piece::start);
     match input.arch {
+        Arch::Aarch64 => pushed_before::correct(&mut pieces, &mut rules),
         Arch::I686 => x86::tell_pushes(input.code, &mut pieces, &mut rules),
         Arch::X86_64 => {
             x86::tell_extended(input.code, &mut pieces, &mut rules);

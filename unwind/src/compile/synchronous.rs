@@ -67,6 +67,11 @@ fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<
     if Layout::of(rule, slots, machine)? != Layout::entry(machine) {
         return None;
     }
+    if input.arch == Arch::Riscv64
+        && let [silent] = entry
+    {
+        return Some((silent.range(), by_instructions(input, &silent.range())?, silent.origin));
+    }
     let body = known.of(last.rule);
     let layout = Layout::of(body.0, body.1, machine).filter(|layout| *layout != Layout::entry(machine))?;
     let range = first.start()..last.end();
@@ -127,6 +132,29 @@ fn begin(rules: &mut FunctionRules, address: u64, rule: (Rule, Slots)) {
         Some((start, last)) if *start == address => *last = rule,
         _ => rules.push((address, rule)),
     }
+}
+
+/// The rules of a function whose entry says nothing, if its instructions say something, and say all. (RISC-V: glibc's `_dl_runtime_resolve`, which makes a
+/// frame without a word of it)
+fn by_instructions(input: &Input<'_>, range: &Range<u64>) -> Option<FunctionRules> {
+    let machine = input.arch.machine();
+    let followed = functions::within(input, range.clone(), Set::Riscv)?;
+    if followed.is_exhausted || followed.conflicts > 0 {
+        return None;
+    }
+    let entry = Layout::entry(machine);
+    let mut rules = FunctionRules::new();
+    let mut next = range.start;
+    for (address, bytes, step) in followed.steps() {
+        let Step::Rule(rule, slots) = step else { return None };
+        if address > next {
+            begin(&mut rules, next, entry.rule(machine, RuleSource::Instructions)?);
+        }
+        begin(&mut rules, address, (rule, slots));
+        next = address.saturating_add(bytes);
+    }
+    rules.retain(|(start, _)| range.contains(start));
+    (rules.len() > 1).then_some(rules)
 }
 
 /// The same where the stack pointer may move by what stands in a register. What the entry says before its last rule stays.
