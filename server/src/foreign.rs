@@ -37,7 +37,8 @@ impl OwnNames {
 
     /// What is answered to a request that a foreign page sent; `None` where it is nobody's.
     pub(crate) fn refusal(&self, face: Face, method: &Method, headers: &HeaderMap) -> Option<Response> {
-        if self.is_for_this_machine && text(headers, &header::HOST).is_some_and(|host| !is_this_machine(host)) {
+        let mut hosts = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or("?"));
+        if self.is_for_this_machine && hosts.any(|host| !is_this_machine(host)) {
             let mut refusal = plain(
                 StatusCode::MISDIRECTED_REQUEST,
                 "this server lets this machine do everything, and is called localhost or by its loopback address; where others are to reach it through a proxy, set public_url",

@@ -121,5 +121,5 @@ pub use scrub::{Damaged, Missing, Scrubbed, scrub};
 pub use seals::{NoRepository, SealRules};
 pub use serve::Server;
 pub use store::{DatabaseUrl, ParseDatabaseUrlError};
-pub use takedown::Tombstones;
+pub use takedown::{TakenDownNow, Tombstones};
 pub use visible::visible;

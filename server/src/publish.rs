@@ -163,9 +163,9 @@ async fn publish_here(
 ) -> Result<(), PublishError> {
     let repository = app.repositories.get_or_create(name);
     let _changes = repository.lock_changes().await;
-    app.taken_down.check_manifest(&put.digest, &put.manifest).map_err(Box::new)?;
+    app.taken_down.check_manifest(&put.digest, &put.manifest, &repository).map_err(Box::new)?;
     let hidden = repository.hidden_subject(&put.manifest, |digest| app.taken_down.has(digest));
-    hidden.map_or(Ok(()), |subject| app.taken_down.check(&subject)).map_err(Box::new)?;
+    hidden.map_or(Ok(()), |subject| app.taken_down.check(&subject, Some(&repository))).map_err(Box::new)?;
     // What a digest answers with stays as it was published: bytes that do not say their type themselves could be given another one.
     let known = repository.manifest(&Reference::Digest(put.digest.clone())).map(|(_, known)| known.media_type.clone());
     if let Some(before) = known.filter(|known| *known != put.manifest.media_type) {

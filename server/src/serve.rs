@@ -361,10 +361,16 @@ pub(crate) async fn serve_connection(
     watcher: Watcher,
 ) {
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        take_path_token(&mut request);
+        let token = take_path_token(&mut request);
         request.extensions_mut().insert(peer);
         let mut router = router.clone();
-        async move { answer_or_break(router.call(request.map(Body::new)).await) }
+        async move {
+            let mut answer = answer_or_break(router.call(request.map(Body::new)).await)?;
+            if let Some(token) = token {
+                token.put_back(answer.headers_mut());
+            }
+            Ok::<_, Broken>(answer)
+        }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(patience);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use axum::http::uri::PathAndQuery;
-use axum::http::{HeaderMap, Request, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Request, Uri, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -65,19 +65,31 @@ impl PathToken {
     pub(super) fn secret(&self) -> &str {
         &self.0
     }
+
+    /// Puts the token before the paths that an answer leads to, so that whoever follows them is known there too.
+    pub(crate) fn put_back(&self, answer: &mut HeaderMap) {
+        for (name, opening) in [(header::LOCATION, ""), (header::LINK, "<")] {
+            let Some(value) = answer.get(&name).and_then(|value| value.to_str().ok()) else { continue };
+            let Some(path) = value.strip_prefix(opening).filter(|path| path.starts_with('/')) else { continue };
+            if let Ok(value) = HeaderValue::try_from(format!("{opening}{PATH_TOKEN}{}{path}", self.0)) {
+                answer.insert(name, value);
+            }
+        }
+    }
 }
 
 /// The part of a path before its token.
 const PATH_TOKEN: &str = "/t/";
 
 /// Takes `/t/<token>` off the path and keeps it beside the request, so that no log shows it.
-pub(crate) fn take_path_token<B>(request: &mut Request<B>) {
-    let Some(text) = request.uri().path_and_query().map(PathAndQuery::as_str) else { return };
-    let Some((token, rest)) = text.strip_prefix(PATH_TOKEN).and_then(|rest| rest.split_once('/')) else { return };
+pub(crate) fn take_path_token<B>(request: &mut Request<B>) -> Option<PathToken> {
+    let text = request.uri().path_and_query().map(PathAndQuery::as_str)?;
+    let (token, rest) = text.strip_prefix(PATH_TOKEN)?.split_once('/')?;
     let token = PathToken(token.to_owned());
-    let Ok(uri) = format!("/{rest}").parse::<Uri>() else { return };
+    let uri = format!("/{rest}").parse::<Uri>().ok()?;
     *request.uri_mut() = uri;
-    request.extensions_mut().insert(token);
+    request.extensions_mut().insert(token.clone());
+    Some(token)
 }
 
 /// Below these paths come names of repositories, of which one may be called `t` or begin so.
@@ -112,6 +124,8 @@ fn may_be_name(part: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderName;
+
     use super::*;
 
     fn shown(value: &str) -> Credentials {
@@ -143,8 +157,25 @@ mod tests {
         assert_eq!(request.extensions().get::<PathToken>().unwrap().secret(), "secret");
         for other in ["/t/secret", "/tt/a/b", "/"] {
             *request.uri_mut() = other.parse().unwrap();
-            take_path_token(&mut request);
+            assert!(take_path_token(&mut request).is_none());
             assert_eq!(request.uri(), other);
+        }
+    }
+
+    #[test]
+    fn what_an_answer_leads_to_is_below_the_token_as_well() {
+        let put_back = |name: HeaderName, value: &'static str| {
+            let mut headers = HeaderMap::from_iter([(name.clone(), HeaderValue::from_static(value))]);
+            PathToken("secret".to_owned()).put_back(&mut headers);
+            headers[name].to_str().unwrap().to_owned()
+        };
+        assert_eq!(put_back(header::LOCATION, "/v2/a/blobs/uploads/1"), "/t/secret/v2/a/blobs/uploads/1");
+        assert_eq!(
+            put_back(header::LINK, "</v2/a/tags/list?n=1>; rel=\"next\""),
+            "</t/secret/v2/a/tags/list?n=1>; rel=\"next\""
+        );
+        for elsewhere in ["./", "../../app/1/a.sym", "https://h.example/"] {
+            assert_eq!(put_back(header::LOCATION, elsewhere), elsewhere);
         }
     }
 

@@ -6,6 +6,7 @@
 
 use std::io::Read as _;
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -145,8 +146,8 @@ pub struct OriginsSection {
     /// How long another server may say nothing before it is asked whether it lives.
     #[serde(deserialize_with = "duration")]
     pub upstream_silence: Option<Duration>,
-    /// MiB that the cache may fill.
-    pub cache_mib: Option<u64>,
+    /// MiB that the cache may fill. Without room for anything, no member of an archive could be given.
+    pub cache_mib: Option<NonZeroU64>,
 }
 
 /// Whether paths can be put behind a URL.

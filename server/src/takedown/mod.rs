@@ -5,6 +5,7 @@
 
 mod lost;
 mod operator;
+mod told;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,8 @@ use crate::notes::{Note, Notes, Stamp};
 use crate::repositories::{Manifest, Repositories, Repository};
 
 pub(crate) use lost::tell_of_lost;
-pub use operator::Tombstones;
+pub use operator::{TakenDownNow, Tombstones};
+pub(crate) use told::gone;
 pub(crate) use watch::{refresh, watch};
 
 /// The folder of tombstones, and the beginning of their keys.
@@ -51,10 +53,24 @@ enum Work {
 
 /// Something was taken down.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{digest} was taken down on {at}: {reason}. Who runs the server may lift that (symseal store takedown --lift)", at = .note.at, reason = .note.reason)]
+#[error("{digest} was taken down{}. Who runs the server may lift that (symseal store takedown --lift)", .told.as_ref().map(|note| format!(" on {}: {}", note.at, note.reason)).unwrap_or_default())]
 pub(crate) struct IsTakenDown {
     pub(crate) digest: BlobDigest,
-    pub(crate) note: Note,
+    /// When and why, for those who may read a repository that had it: a reason may name what nobody else is to know.
+    pub(crate) told: Option<Note>,
+}
+
+impl IsTakenDown {
+    /// The same for whoever may read the repository: with the reason if that had it, and without one if not.
+    pub(crate) fn told_in(mut self, repository: Option<&Repository>) -> Self {
+        self.told = self.told.filter(|_| repository.is_some_and(|repository| repository.hides(&self.digest)));
+        self
+    }
+
+    /// Whether the reason may be told.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.is_some()
+    }
 }
 
 impl TakenDown {
@@ -71,10 +87,10 @@ impl TakenDown {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The tombstone of a digest.
+    /// The tombstone of a digest, with its reason.
     pub(crate) fn get(&self, digest: &BlobDigest) -> Option<IsTakenDown> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.get(digest).map(|note| IsTakenDown { digest: digest.clone(), note: note.clone() })
+        known.get(digest).map(|note| IsTakenDown { digest: digest.clone(), told: Some(note.clone()) })
     }
 
     /// Whether a digest is taken down.
@@ -87,21 +103,26 @@ impl TakenDown {
         format!("sha256:{hex}").parse().is_ok_and(|digest| self.has(&digest))
     }
 
-    /// Whether a digest may come in.
+    /// Whether a digest may come into a repository.
     ///
     /// # Errors
     /// It was taken down.
-    pub(crate) fn check(&self, digest: &BlobDigest) -> Result<(), IsTakenDown> {
-        self.get(digest).map_or(Ok(()), Err)
+    pub(crate) fn check(&self, digest: &BlobDigest, into: Option<&Repository>) -> Result<(), IsTakenDown> {
+        self.get(digest).map_or(Ok(()), |gone| Err(gone.told_in(into)))
     }
 
     /// Whether a manifest may come in, with everything that it names.
     ///
     /// # Errors
     /// Some of it was taken down.
-    pub(crate) fn check_manifest(&self, digest: &BlobDigest, manifest: &Manifest) -> Result<(), IsTakenDown> {
+    pub(crate) fn check_manifest(
+        &self,
+        digest: &BlobDigest,
+        manifest: &Manifest,
+        into: &Repository,
+    ) -> Result<(), IsTakenDown> {
         let mut digests = [digest].into_iter().chain(&manifest.subject).chain(manifest.child_digests());
-        digests.find_map(|digest| self.get(digest)).map_or(Ok(()), Err)
+        digests.find_map(|digest| self.check(digest, Some(into)).err()).map_or(Ok(()), Err)
     }
 
     /// Takes what is taken down out of the sight of repositories that were just read. Blocks.

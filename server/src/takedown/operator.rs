@@ -14,6 +14,15 @@ use crate::{Config, ServerError};
 /// What the lines of the audit log have in the place of a request's id.
 pub(super) const AUDIT_ID: &str = "takedown";
 
+/// What became of a takedown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenDownNow {
+    /// Whether its bytes are in the store, as far as that can be told.
+    pub is_here: bool,
+    /// The digest of the bundle's source files, which are an artifact of their own, and are not taken down.
+    pub sources: Option<String>,
+}
+
 /// The tombstones of a store, for an operator.
 #[derive(Debug)]
 pub struct Tombstones {
@@ -34,16 +43,18 @@ impl Tombstones {
         })
     }
 
-    /// Takes a bundle, or another manifest or blob, down; whether its bytes are here, as far as that can be told.
+    /// Takes a bundle, or another manifest or blob, down.
     ///
     /// # Errors
     /// [`ServerError`]: no digest, or a place that cannot be written.
-    pub fn take_down<'a>(&'a self, digest: &'a str, note: Note) -> BoxFuture<'a, Result<bool, ServerError>> {
+    pub fn take_down<'a>(&'a self, digest: &'a str, note: Note) -> BoxFuture<'a, Result<TakenDownNow, ServerError>> {
         Box::pin(async move {
             let parsed = parse(digest)?;
+            // Before servers that run beside forget the bundle.
+            let sources = self.sources_of(digest).await;
             self.notes.run(move |notes| notes.put(&parsed, &note)).await?;
             self.audit("PUT", digest).await;
-            Ok(self.may_be_here(digest).await)
+            Ok(TakenDownNow { is_here: self.may_be_here(digest).await, sources })
         })
     }
 
@@ -68,6 +79,17 @@ impl Tombstones {
     /// [`ServerError`]: a place that cannot be read.
     pub fn list(&self) -> BoxFuture<'_, Result<BTreeMap<String, Note>, ServerError>> {
         Box::pin(self.notes.all())
+    }
+
+    /// The sources that a bundle names, unless they are taken down.
+    async fn sources_of(&self, bundle: &str) -> Option<String> {
+        let bundle = self.store.bundle(bundle).await;
+        let bundle =
+            bundle.inspect_err(|error| tracing::warn!(%error, "whether it names sources cannot be told")).ok()??;
+        let index: serde_json::Value = serde_json::from_str(&bundle.index_json).ok()?;
+        let sources = index.get("sources")?.as_str()?.to_owned();
+        let tombstones = self.notes.all().await.unwrap_or_default();
+        (!tombstones.contains_key(&sources)).then_some(sources)
     }
 
     /// What cannot be told now is no reason to say that a tombstone that is set was not.

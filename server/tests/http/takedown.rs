@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use symseal_bundle::{Digest, LayoutDir, oci};
-use symseal_server::{Collected, Config, Note, Origins, Tombstones};
+use symseal_server::tokens::{NewToken, Tokens};
+use symseal_server::{AccessConfig, Collected, Config, Note, Origins, Tombstones};
 
 use crate::support::programs::{has, publish, run};
 use crate::support::{Running, http, options};
@@ -108,7 +109,8 @@ async fn a_bundle_that_is_taken_down_is_nowhere_and_comes_back_when_that_is_lift
     let shared = Digest::of(&std::fs::read(&two).unwrap());
     assert!(statuses(&server, &first, &blob).await.iter().all(|(_, status)| *status == StatusCode::OK));
 
-    assert!(tombstones.take_down(&first.to_string(), note()).await.unwrap());
+    let done = tombstones.take_down(&first.to_string(), note()).await.unwrap();
+    assert_eq!((done.is_here, done.sources), (true, None));
     assert!(tombstones.take_down("sha256:no", note()).await.is_err());
     becomes(&server, &format!("/v2/app/manifests/{first}"), StatusCode::NOT_FOUND).await;
     let all_gone = async |server: &Running| {
@@ -159,7 +161,10 @@ async fn a_bundle_that_is_taken_down_is_nowhere_and_comes_back_when_that_is_lift
     assert!(problem.contains("DENIED") && problem.contains("a name that must not be known"), "{problem}");
     let index = LayoutDir::open(root.join("layout-1")).unwrap().read_blob(&first, oci::MAX_MANIFEST_BYTES).unwrap();
     let put = http().put(server.url("/v2/elsewhere/manifests/1")).header("content-type", oci::IMAGE_INDEX).body(index);
-    assert_eq!(put.send().await.unwrap().status(), StatusCode::FORBIDDEN);
+    let refused = put.send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN);
+    let told = refused.text().await.unwrap();
+    assert!(told.contains("was taken down") && !told.contains("a name that must not be known"), "{told}");
     server.stop().await;
 
     // A restart, a rebuild and a copy know it too.
@@ -191,6 +196,55 @@ async fn a_bundle_that_is_taken_down_is_nowhere_and_comes_back_when_that_is_lift
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(statuses(&server, &first, &blob).await.iter().all(|(_, status)| *status == StatusCode::OK));
+    server.stop().await;
+}
+
+/// Why something was taken down is for those who might have read it: the reason may name what nobody else is to know.
+#[tokio::test]
+async fn the_reason_of_a_takedown_is_not_told_to_those_who_could_not_read_what_it_is_about() {
+    let Some(Scene { root, server, first, one, tombstones, .. }) = Scene::start().await else { return };
+    let blob = Digest::of(&std::fs::read(&one).unwrap());
+    tombstones.take_down(&first.to_string(), note()).await.unwrap();
+    tombstones.take_down(&blob.to_string(), note()).await.unwrap();
+    server.stop().await;
+
+    let tokens = Tokens::open(&root.path().join("data"), None).await.unwrap();
+    let token = async |grant: &str| -> String {
+        let grants = vec![grant.parse().unwrap()];
+        let created = symseal_seal::UtcSeconds(1);
+        let new = NewToken { name: grant.to_owned(), created, expires: None, grants, keys: Vec::new() };
+        tokens.create(new).await.unwrap().0.expose().to_owned()
+    };
+    let (reader, stranger) = (token("read:app").await, token("write:other").await);
+    let mut config = config(root.path());
+    config.access = AccessConfig::Tokens { anonymous_read: Vec::new() };
+    let server = Running::start_as(config).await;
+    let answer = async |request: reqwest::RequestBuilder, token: &str| {
+        let answer = request.bearer_auth(token).send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    };
+    for (kind, digest) in [("manifests", &first), ("blobs", &blob)] {
+        let (status, told) = answer(http().get(server.url(&format!("/v2/app/{kind}/{digest}"))), &reader).await;
+        assert!(status == StatusCode::NOT_FOUND && told.contains("a name that must not be known"), "{status} {told}");
+        let unknown = Digest::of(b"never pushed");
+        let elsewhere =
+            [digest, &unknown].map(|digest| http().get(server.url(&format!("/v2/other/q/{kind}/{digest}"))));
+        for request in elsewhere {
+            let (status, told) = answer(request, &stranger).await;
+            assert!(status == StatusCode::NOT_FOUND && !told.contains("taken down"), "{status} {told}");
+        }
+        // Mounts of what the caller cannot read go on as uploads, whether it is there or not.
+        for query in
+            [format!("mount={digest}&from=app"), format!("mount={digest}"), format!("mount={unknown}&from=app")]
+        {
+            let mount = http().post(server.url(&format!("/v2/other/q/blobs/uploads/?{query}")));
+            let (status, told) = answer(mount, &stranger).await;
+            assert_eq!((status, told.as_str()), (StatusCode::ACCEPTED, ""), "{query}");
+        }
+        let push = http().post(server.url(&format!("/v2/other/q/blobs/uploads/?digest={digest}")));
+        let (status, told) = answer(push.body("x"), &stranger).await;
+        assert!(status == StatusCode::FORBIDDEN && !told.contains("a name that must not be known"), "{status} {told}");
+    }
     server.stop().await;
 }
 
@@ -450,7 +504,7 @@ async fn a_bundle_that_was_deleted_before_is_taken_down_with_what_it_alone_named
     for path in alone.iter().chain(&kept) {
         assert_eq!(status(&server, path).await, StatusCode::OK, "{path}");
     }
-    assert!(tombstones.take_down(&first.to_string(), note()).await.unwrap());
+    assert!(tombstones.take_down(&first.to_string(), note()).await.unwrap().is_here);
     let is_gone = async |server: &Running| {
         for path in &alone {
             becomes(server, path, StatusCode::NOT_FOUND).await;
@@ -477,7 +531,7 @@ async fn a_bundle_that_was_deleted_before_is_taken_down_with_what_it_alone_named
     let collected = server.collector.collect(Duration::from_secs(1)).await.unwrap();
     assert!(collected.manifests as usize == children.len(), "{collected:?}");
     assert_eq!(status(&server, &own).await, StatusCode::OK);
-    assert!(tombstones.take_down(&first.to_string(), note()).await.unwrap());
+    assert!(tombstones.take_down(&first.to_string(), note()).await.unwrap().is_here);
     is_gone(&server).await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
     while server.collector.collect(Duration::ZERO).await.unwrap() != Collected::default() {}

@@ -1,5 +1,6 @@
 //! Where a server's answers come from beside the bundles that were pushed to it.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ pub(super) struct OriginArgs {
     index_interval: Option<Duration>,
     /// MiB that DATA/cache may fill: files of other servers, compressed and generated files; default: 4096.
     #[arg(long, value_name = "MIB")]
-    cache_size: Option<u64>,
+    cache_size: Option<NonZeroU64>,
 }
 
 impl OriginArgs {
@@ -46,7 +47,7 @@ impl OriginArgs {
             source_roots: chosen(&self.source_root, &file.source_roots),
             trees: chosen(&self.index, &file.index),
             tree_interval: self.index_interval.or(file.index_interval).unwrap_or(TREE_INTERVAL),
-            cache_bytes: cache_mib.map_or(CACHE_BYTES, |mib| mib.saturating_mul(1 << 20)),
+            cache_bytes: cache_mib.map_or(CACHE_BYTES, |mib| mib.get().saturating_mul(1 << 20)),
             patience: Patience { silence: file.upstream_silence.unwrap_or(SILENCE), ..Patience::default() },
             withheld: Vec::new(),
         }

@@ -14,7 +14,7 @@ use crate::output::outln;
   symseal store takedown --data ./data sha256:9f2c… --lift
 
 Beside running servers, which take it over within two seconds (with an object store and no PostgreSQL: within thirty). With a bundle go what it alone
-names and its seals; with a blob, that file of every bundle. A file that other bundles have too stays theirs: take down its digest. The bytes stay for the
+names and its seals, but not its source files, which are an artifact of their own: the command names it; with a blob, that file of every bundle. A file that other bundles have too stays theirs: take down its digest. The bytes stay for the
 collector's grace period (--gc-grace), in which --lift brings all of it back; after that it lifts the ban alone. The tombstone is a file tombstones/… of the
 data directory, or an object of the bucket. The entry in the transparency log stays. Exit status 1 when the store has no such bytes (the tombstone is
 set all the same), and with --lift when there was no tombstone.")]
@@ -55,12 +55,17 @@ pub(super) fn takedown(args: &TakedownArgs) -> Result<Answer> {
     }
     let Some(reason) = &args.reason else { bail!("expected --reason TEXT: who asks for it is told why") };
     let note = reason.note();
-    let is_here = runtime()?.block_on(async { Tombstones::open(&config).await?.take_down(digest, note).await })?;
-    if is_here {
+    let done = runtime()?.block_on(async { Tombstones::open(&config).await?.take_down(digest, note).await })?;
+    if let Some(sources) = &done.sources {
+        outln!("its source files are an artifact of their own, which stays: take down {sources} too");
+    }
+    if done.is_here {
         outln!("{digest} is taken down");
         return Ok(Answer::Yes);
     }
-    outln!("{digest} is taken down before it came: this store has no such blob");
+    outln!(
+        "{digest} is taken down: the store has no blob of it, so it can only come later, or is in a file outside, which is no longer given"
+    );
     Ok(Answer::No)
 }
 

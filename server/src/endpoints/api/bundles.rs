@@ -12,7 +12,6 @@ use symseal_module::DebugId;
 use super::ApiError;
 use crate::access::Caller;
 use crate::app::App;
-use crate::blobs::BlobDigest;
 use crate::debug_files::{Bundle, Key, Scope};
 use crate::http::form_values;
 use crate::repositories::RepositoryName;
@@ -53,10 +52,7 @@ pub(crate) async fn get(
 
 /// Why there is no bundle any more, for those who might read a repository that had it.
 pub(crate) fn gone(app: &App, caller: &Caller, digest: &str) -> Option<IsTakenDown> {
-    let digest: BlobDigest = digest.parse().ok()?;
-    let gone = app.taken_down.get(&digest)?;
-    let had_it = || app.repositories.named().into_iter().any(|(name, it)| caller.may_read(&name) && it.hides(&digest));
-    (caller.may_read_all() || had_it()).then_some(gone)
+    crate::takedown::gone(app, caller, &digest.parse().ok()?)
 }
 
 /// Bundles that are told of at once.

@@ -162,7 +162,7 @@ async fn record(
         let sha256 = blob.bytes().try_into().unwrap_or_default();
         let bytes = loose_manifest(&file, sha256, size)?;
         let digest = BlobDigest::of(&bytes);
-        shared.taken_down.check(&blob)?;
+        shared.taken_down.check(&blob, shared.repositories.get(&named).as_deref())?;
         // Before anything names the file: one that is refused goes with the collector.
         let new = check_loose(&digest, &bytes, &shared.blobs)?;
         let repository = shared.repositories.get_or_create(&named);

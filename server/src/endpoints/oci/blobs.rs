@@ -11,6 +11,7 @@ use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, Source, file_response};
 use crate::repositories::{Removal, RepositoryName};
 use crate::shared::Promise;
+use crate::takedown::IsTakenDown;
 
 /// GET or HEAD: the blob, or a part of it.
 pub(crate) async fn get(
@@ -20,11 +21,15 @@ pub(crate) async fn get(
     name: &RepositoryName,
     digest: &BlobDigest,
 ) -> Result<Response, OciError> {
-    let repository = app.repositories.get(name).filter(|repository| repository.has_blob(digest));
-    let repository = repository.ok_or_else(|| match app.taken_down.get(digest) {
-        Some(gone) => OciError::new(Code::BlobUnknown, gone),
-        None => unknown(name, digest),
-    })?;
+    let repository = app.repositories.get(name);
+    let repository =
+        repository.as_ref().filter(|repository| repository.has_blob(digest)).cloned().ok_or_else(|| {
+            let gone = app.taken_down.get(digest).map(|gone| gone.told_in(repository.as_deref()));
+            match gone.filter(IsTakenDown::is_told) {
+                Some(gone) => OciError::new(Code::BlobUnknown, gone),
+                None => unknown(name, digest),
+            }
+        })?;
     if !repository.is_named(digest) {
         // Other servers may be about to collect it.
         let _: Promise = app.promise(Some(name), [digest]).await?;

@@ -17,6 +17,7 @@ use crate::http::{FileAnswer, NotGathered, Share, file_response, query_values};
 use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 use crate::shared::Promise;
+use crate::takedown::IsTakenDown;
 
 const OCI_SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 const OCI_TAG: HeaderName = HeaderName::from_static("oci-tag");
@@ -40,6 +41,7 @@ pub(crate) async fn get(
             Reference::Tag(_) => None,
         };
         let cause = cause.or_else(|| app.taken_down.get(&repository.as_ref()?.hidden_behind(reference)?));
+        let cause = cause.map(|gone| gone.told_in(repository.as_deref())).filter(IsTakenDown::is_told);
         cause.map_or_else(|| unknown(name, reference), |cause| OciError::new(Code::ManifestUnknown, cause))
     })?;
     if repository.as_ref().is_some_and(|repository| repository.is_idle_manifest(&digest)) {

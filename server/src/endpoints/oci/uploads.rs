@@ -18,6 +18,7 @@ use crate::http::{Incoming, NotGathered, drain, parse_content_range, query_value
 use crate::quotas::Room;
 use crate::repositories::{Held, Repository, RepositoryName};
 use crate::shared::made_good;
+use crate::takedown::gone;
 
 /// Bytes gathered before they are written and hashed: one hop to the pool for each.
 const WRITE_BLOCK: usize = 256 << 10;
@@ -36,16 +37,20 @@ pub(crate) async fn post(
     let repository = app.repositories.get_or_create(name);
     if let Some(digest) = query_values(query, "mount").pop() {
         let digest: BlobDigest = digest.parse()?;
-        app.taken_down.check(&digest)?;
         let from = query_values(query, "from").pop();
-        if mount(app, (name, &repository), caller, &digest, from.as_deref()).await? {
+        if let Some(gone) = gone(app, caller, &digest) {
+            return Err(gone.into());
+        }
+        // What was taken down elsewhere is like a digest that no repository has which the caller may read.
+        let is_taken_down = app.taken_down.has(&digest);
+        if !is_taken_down && mount(app, (name, &repository), caller, &digest, from.as_deref()).await? {
             return Ok(created(name, &digest));
         }
     }
     let digest = query_values(query, "digest").pop().map(|digest| digest.parse::<BlobDigest>()).transpose()?;
     if let Some(gone) = digest.as_ref().and_then(|digest| app.taken_down.get(digest)) {
         drain(body.into_data_stream());
-        return Err(gone.into());
+        return Err(gone.told_in(Some(&repository)).into());
     }
     let algorithm = match query_values(query, "digest-algorithm").pop() {
         None => digest.as_ref().map_or(Algorithm::Sha256, BlobDigest::algorithm),
@@ -131,7 +136,7 @@ pub(crate) async fn put(
     let digest: BlobDigest = digest.parse()?;
     if let Some(gone) = app.taken_down.get(&digest) {
         drain(body.into_data_stream());
-        return Err(gone.into());
+        return Err(gone.told_in(app.repositories.get(name).as_deref()).into());
     }
     if let Some(parts) = &app.parts {
         return parts::put(app, parts, (name, caller), id, &digest, request, body).await;
@@ -300,7 +305,7 @@ async fn finish(
         // While the bytes came.
         if let Some(gone) = taken_down.get(&expected) {
             taken_down.hide_in_one(&repository, &expected, &blobs);
-            return Err(gone.into());
+            return Err(gone.told_in(None).into());
         }
         Ok(commit.size)
     };

@@ -39,8 +39,8 @@ pub(super) fn page(
         let text = format!("There is no bundle {digest}, or it is not for you to read.");
         problem(StatusCode::NOT_FOUND, UP, "No such bundle", &text)
     };
-    if let Some(gone) = gone(app, caller, digest) {
-        let text = format!("It was taken down on {}: {}", gone.note.at, gone.note.reason);
+    if let Some(note) = gone(app, caller, digest).and_then(|gone| gone.told) {
+        let text = format!("It was taken down on {}: {}", note.at, note.reason);
         return Err(problem(StatusCode::GONE, UP, "This bundle was taken down", &text));
     }
     let parsed: BlobDigest = digest.parse().map_err(|_| unknown())?;
