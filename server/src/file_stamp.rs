@@ -29,6 +29,11 @@ impl FileStamp {
         Ok(Self::new(metadata.modified()?, metadata.len(), (metadata.ctime(), metadata.ctime_nsec())))
     }
 
+    /// When it was written to last; none where that is no time.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        UNIX_EPOCH.checked_add(Duration::from_nanos(u64::try_from(self.modified).ok()?))
+    }
+
     /// Whether it was written less than `age` ago, so that it may be written to still. A time to come says nothing.
     pub(crate) fn is_younger_than(&self, age: Duration, now: SystemTime) -> bool {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();

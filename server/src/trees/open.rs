@@ -177,7 +177,12 @@ impl Trees {
         // By its content: packages of two releases often hold the same file.
         let key = CacheKey::of(&format!("tree:{}", place.sha256()));
         let made = self.cache.make(pools, key, move |file| wanted.write(file.as_file_mut())).await;
-        made.map_err(|error| match error.downcast::<TreeError>() {
+        // Not when the copy was made: that is another time after it has been evicted, and on another server.
+        let as_old = |mut file: CachedFile| {
+            file.blob.modified = place.stamp.modified();
+            file
+        };
+        made.map(as_old).map_err(|error| match error.downcast::<TreeError>() {
             Ok(error) => error,
             Err(error) => TreeError::Unreadable { name, error },
         })

@@ -398,10 +398,14 @@ async fn a_pool_that_has_not_changed_is_not_opened_again_and_a_member_that_is_no
         text(&archive)
     );
     run("bash", &["-c", &make]);
+    run("touch", &["-d", "@1600000000", text(&archive)]);
     let data = folder.path().join("data");
     let server = Running::start_with(&data, &origins(&[&tree])).await;
     let http = http();
     wait(&http, &server, "/buildid/aaaa0022/debuginfo", StatusCode::OK).await;
+    // As old as the archive, however often its copy is made anew.
+    let head = http.head(server.url("/buildid/aaaa0022/debuginfo")).send().await.unwrap();
+    assert_eq!(head.headers()["last-modified"], "Sun, 13 Sep 2020 12:26:40 GMT");
     assert!(get(&http, &server, "/buildid/aaaa0022/debuginfo").await.1 == std::fs::read(&second.debug).unwrap());
     let known = keys(&http, &server).await;
     assert!(known > 0);
