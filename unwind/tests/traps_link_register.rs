@@ -4,9 +4,9 @@
 use crate::cfi;
 use crate::cfi::{BIAS_32, EhFrame, Process, Words, advance, at, cfa_offset, saved};
 use crate::elf;
-use symseal_module::{Avma, StopReason, UnwindMethod};
+use symseal_module::{Avma, Rva, StopReason, UnwindMethod};
 use symseal_unwind::compile::{Input, compile};
-use symseal_unwind::{Arch, Cache, Frame, Modules, Registers, ReturnAddress, StackBytes, Table, unwind};
+use symseal_unwind::{Arch, Cache, Frame, Kind, Modules, Registers, ReturnAddress, StackBytes, Table, unwind};
 
 const SP: u64 = 0x7fff_0000;
 const LINK: usize = 30;
@@ -372,6 +372,36 @@ fn t4_a_leaf_without_rules_returns_by_the_link_register_only_behind_a_call() {
     // One that leads out of it, into a function that has a rule.
     let (frames, _) = process.walk(&registers(0x1804, 0x1010), &memory);
     assert_eq!((frames[1].pc.0, frames[1].method), (at(0x1010), UnwindMethod::Leaf));
+}
+
+/// LLVM's outliner (`-Oz`) makes functions of parts of prologues that are alike. The entry says what holds behind the call of one, and nothing of how the frame is
+/// taken down.
+#[test]
+fn t3_a_part_of_a_prologue_that_is_called_makes_its_callers_frame() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    section.fde(0x1000, 0x1c, &[advance(8), vec![0x0c, 29, 32], saved(19, 2), saved(30, 3), saved(29, 4)]);
+    section.fde(0x1020, 0x10, &[]);
+    // stp x29, x30, [sp, #-32]!; bl 0x1020; nop; blr x1; ldr x19, [sp, #16]; ldp x29, x30, [sp], #32; ret
+    let caller = [0xa9be_7bfd, 0x9400_0007, 0xd503_201f, 0xd63f_0020, 0xf940_0bf3, 0xa8c2_7bfd, 0xd65f_03c0, 0];
+    // str x19, [sp, #16]; mov x29, sp; ret. With branch protection pacibsp and retab are around it.
+    let plain = [0xf900_0bf3, 0x9100_03fd, 0xd65f_03c0];
+    let signed = [0xd503_237f, 0xf900_0bf3, 0x9100_03fd, 0xd65f_0fff];
+    let shown = |words: &[u32]| {
+        let table = section.compile_with(&[(0x1000, &code(words))]).bytes;
+        let table = Table::open(&table).expect("a table");
+        let rule = |rva| table.rule(Rva(rva)).expect("code");
+        let cfa = |rva| (rule(rva).kind(), rule(rva).offset(), rule(rva).return_address());
+        [0x1000, 0x1004, 0x1008, 0x1010, 0x1014, 0x1018].map(cfa)
+    };
+    let at = |words| Some(ReturnAddress::AtCfa(words));
+    let entry = (Some(Kind::Sp), 0, Some(ReturnAddress::InRegister(30)));
+    let (pushed, body) = ((Some(Kind::Sp), 4, at(-3)), (Some(Kind::Fp), 4, at(-3)));
+    for outlined in [&plain[..], &signed] {
+        assert_eq!(shown(&[&caller[..], outlined].concat()), [entry, pushed, body, body, body, entry]);
+    }
+    // A function that is called otherwise makes no frame of its caller's: the entry counts as it stands.
+    let other = [0xf900_0013, 0x9100_03fd, 0xa8c1_7bfd, 0xd65f_03c0];
+    assert_eq!(shown(&[&caller[..], &other].concat())[5], body);
 }
 
 /// What a function without rules has called leaves an address of that function in the link register: it is no caller's, wherever the function that was

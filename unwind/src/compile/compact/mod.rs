@@ -117,6 +117,7 @@ fn function(
         body: &described.layout,
         earlier: &|_| None,
         has_handlers,
+        module: input.code,
     };
     let steps = match follow::follow(&followed, described.has_frame_pointer) {
         Ok(steps) => steps,

@@ -47,6 +47,12 @@ fn signed(word: u32, at: u32, bits: u32) -> i64 {
     i64::from((word << (32 - at - bits)) as i32 >> (32 - bits))
 }
 
+/// How far from itself the call leads that `code` begins with.
+pub(super) fn called(code: &[u8]) -> Option<i64> {
+    let word = u32::from_le_bytes(*code.first_chunk::<4>()?);
+    (word >> 26 == 0b10_0101).then(|| signed(word, 0, 26) * 4)
+}
+
 fn flow(word: u32) -> Flow {
     let branch = |distance: i64, is_conditional| Flow::Branch { distance: distance * 4, is_conditional };
     if word >> 26 == 0b10_0101 || word & 0xffff_fc1f == 0xd63f_0000 || word & 0xfeff_f800 == 0xd63f_0800 {

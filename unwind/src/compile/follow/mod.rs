@@ -22,6 +22,8 @@ use crate::arch::{Arch, Machine};
 const LONGEST: usize = 1 << 18;
 /// Registers that a function keeps, the link register included: those with slots, the frame pointer, the link register.
 const MOST_KEPT: usize = 12;
+/// The most instructions of a prologue that several functions share, and call.
+const LONGEST_OUTLINED: usize = 12;
 
 /// What is to be followed.
 pub(super) struct Function<'f> {
@@ -34,6 +36,8 @@ pub(super) struct Function<'f> {
     pub(super) earlier: &'f dyn Fn(u64) -> Option<Layout>,
     /// Whether nothing but switches leads to what no path leads to: an exception's handlers find the body's frame.
     pub(super) has_handlers: bool,
+    /// All code of the module, with where it begins.
+    pub(super) module: &'f [(u64, &'f [u8])],
 }
 
 /// What an instruction does to the frame.
@@ -339,14 +343,55 @@ impl Follower<'_> {
         }
     }
 
+    /// What the function that is called at `at` does to its caller's frame: a part of a prologue that LLVM's outliner has made a function of, as it stores what
+    /// the caller keeps, or sets the frame pointer, and moves nothing. Functions that are called otherwise make a frame of their own for that, or leave it.
+    fn outlined(&self, at: usize) -> Option<Vec<Effect>> {
+        if self.function.arch != Arch::Aarch64 {
+            return None;
+        }
+        let distance = aarch64::called(self.function.code.get(at..)?)?;
+        let target = self.function.start.checked_add(at as u64)?.checked_add_signed(distance)?;
+        let code = self
+            .function
+            .module
+            .iter()
+            .find_map(|(start, bytes)| bytes.get(usize::try_from(target.checked_sub(*start)?).ok()?..))?;
+        let words = code.as_chunks::<4>().0.iter().take(LONGEST_OUTLINED);
+        let mut effects = Vec::new();
+        for word in words {
+            let instruction = aarch64::decode(word, self.machine)?;
+            match instruction.flow {
+                // What it signs is its own return address, which it authenticates as it returns.
+                Flow::Next => effects.extend(
+                    instruction.effects.into_iter().flatten().filter(|effect| !matches!(effect, Effect::Sign(_))),
+                ),
+                Flow::Ends => {
+                    let is_kept = |register: u8| kept(self.machine).any(|kept| kept == register);
+                    let makes_frame = effects.iter().any(|effect| match effect {
+                        Effect::SetFrame(_) => true,
+                        Effect::Store(register, false, _) => is_kept(*register),
+                        _ => false,
+                    });
+                    return makes_frame.then_some(effects);
+                }
+                _ => return None,
+            }
+            if !effects.iter().all(|effect| matches!(effect, Effect::SetFrame(_) | Effect::Store(..))) {
+                return None;
+            }
+        }
+        None
+    }
+
     fn step(&mut self, at: usize) {
         let (Some(Some(state)), Some(instruction)) = (self.states.get(at / self.unit).copied(), self.instruction(at))
         else {
             return;
         };
         let mut after = state;
-        for effect in instruction.effects.iter().flatten() {
-            after.apply(*effect, self.machine, self.has_frame_pointer);
+        let outlined = if instruction.flow == Flow::Call { self.outlined(at) } else { None };
+        for effect in instruction.effects.into_iter().flatten().chain(outlined.into_iter().flatten()) {
+            after.apply(effect, self.machine, self.has_frame_pointer);
         }
         let next = at + instruction.bytes;
         match instruction.flow {
