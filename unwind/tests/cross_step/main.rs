@@ -37,7 +37,8 @@ use std::time::Instant;
 
 use gdb::Emulated;
 use platform::{
-    AARCH64, AARCH64_CLANG, AARCH64_SIGNED, ARM, I686, MIPS, MIPS_CLANG, MIPSEL, Platform, RISCV64, RISCV64_CLANG,
+    AARCH64, AARCH64_CLANG, AARCH64_OUTLINED, AARCH64_SIGNED, ARM, I686, MIPS, MIPS_CLANG, MIPSEL, Platform, RISCV64,
+    RISCV64_CLANG,
 };
 use program::Program;
 use run::Run;
@@ -197,6 +198,11 @@ fn t5_every_instruction_of_programs_of_clang_gives_the_whole_stack() {
 #[test]
 fn t9_every_instruction_of_a_signed_program_of_clang_gives_the_whole_stack() {
     check(&AARCH64_SIGNED);
+}
+
+#[test]
+fn t3_every_instruction_of_a_program_with_outlined_prologues_gives_the_whole_stack() {
+    check(&AARCH64_OUTLINED);
 }
 
 #[test]

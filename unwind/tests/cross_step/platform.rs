@@ -149,6 +149,10 @@ pub(crate) const AARCH64_SIGNED: Platform = Platform {
     ..AARCH64
 };
 
+/// Parts of its prologues are functions that others call.
+pub(crate) const AARCH64_OUTLINED: Platform =
+    Platform { clang: Some("clang-19"), programs: &[("clang -Oz", &["-Oz"])], ..AARCH64 };
+
 pub(crate) const RISCV64_CLANG: Platform = Platform { clang: Some("clang-19"), programs: CLANG_PROGRAMS, ..RISCV64 };
 
 pub(crate) const MIPS_CLANG: Platform = Platform { clang: Some("clang"), programs: CLANG_PROGRAMS, ..MIPS };
