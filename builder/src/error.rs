@@ -88,8 +88,13 @@ pub enum BuildError {
     },
     /// The inputs hold no module.
     #[error(
-        "expected at least one executable, library or debug file (ELF, PE, PDB, Mach-O), found none in {paths} ({files} other {}){}",
-        if *files == 1 { "file" } else { "files" },
+        "expected at least one executable, library or debug file (ELF, PE, PDB, Mach-O), found none in {paths}{}{}",
+        match files {
+            // What was not looked into is told behind.
+            0 => String::new(),
+            1 => " (1 other file)".to_owned(),
+            files => format!(" ({files} other files)"),
+        },
         hints.iter().map(|hint| format!("; {hint}")).collect::<String>()
     )]
     NoModules {

@@ -109,7 +109,7 @@ pub struct ListArgs {
     json: bool,
 }
 
-/// Revoke a token: it no longer holds from the next request on.
+/// Revoke a token: servers that run take it for two seconds more at most.
 #[derive(Args)]
 #[command(after_help = "Example:\n  symseal token revoke --data ./data 93ac61ec7a55")]
 pub struct RevokeArgs {

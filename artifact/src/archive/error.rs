@@ -102,7 +102,7 @@ impl std::fmt::Display for LimitKind {
             Self::TotalBytes => "unpacked bytes in all",
             Self::Ratio => "unpacked bytes for each packed byte",
             Self::PathBytes => "bytes in a path",
-            Self::WindowBytes => "bytes of decompression window",
+            Self::WindowBytes => "bytes of decompression window (a fixed bound, to which zstd --long=27 keeps)",
             Self::HeaderBytes => "bytes of headers and names in memory",
         })
     }
