@@ -161,6 +161,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         Arch::I686 => x86::tell_pushes(input.code, &mut pieces, &mut rules),
         Arch::X86_64 => {
             x86::tell_extended(input.code, &mut pieces, &mut rules);
+            x86::tell_pops(input.code, &mut pieces, &mut rules);
             trampoline::mark_beginnings(input.code, &text, &mut pieces, &mut rules);
         }
         _ => {}

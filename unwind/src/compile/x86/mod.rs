@@ -4,9 +4,11 @@
 #[cfg(feature = "compile")]
 mod epilog;
 mod extended;
+mod pops;
 mod untold;
 
 #[cfg(feature = "compile")]
 pub(super) use epilog::{Epilog, Jump, dwarf, epilog};
 pub(super) use extended::tell_extended;
+pub(super) use pops::tell_pops;
 pub(super) use untold::tell_pushes;
