@@ -463,6 +463,14 @@ async fn a_pack_that_is_taken_down_hides_no_other_bundles_copy_of_a_file() {
     }
     // The file itself, out of whatever pack.
     is_down(&Digest::of(PROGRAM.as_bytes()).to_string(), &path, StatusCode::NOT_FOUND).await;
+    // A bundle leaves its sources where they are, and whoever takes it down is told.
+    let bundle = fixture.get("/v2/app/manifests/2").await.headers()["docker-content-digest"].clone();
+    let (bundle, sources) = (bundle.to_str().unwrap(), second.to_string());
+    let mut told = Vec::new();
+    for digest in [bundle, &sources, bundle] {
+        told.push(tombstones.take_down(digest, note.clone()).await.unwrap().sources);
+    }
+    assert_eq!(told, [Some(sources.clone()), None, None]);
 }
 
 #[tokio::test]
