@@ -75,6 +75,28 @@ else:
     }
 }
 
+/// A download that broke off behind a member looks like a whole tar otherwise.
+#[test]
+fn a_tar_that_was_cut_behind_a_member_is_told_and_fails_a_strict_build() {
+    let (Some(release), Some(python)) = (Release::make(), tool("python3")) else { return };
+    // Two members of which one is left, with its padding.
+    let script = "
+import sys, tarfile
+out, whole, member = sys.argv[1:]
+with tarfile.open(whole, 'w') as packed:
+    packed.add(member, 'inner.so')
+    packed.add(member, 'other.so')
+with tarfile.open(whole) as packed:
+    end = packed.getmembers()[1].offset
+open(out, 'wb').write(open(whole, 'rb').read()[:end])
+";
+    let (dir, whole) = (directory(&release), directory(&release));
+    let (cut, uncut) = (dir.path().join("app.tar"), whole.path().join("app.tar"));
+    run(&python, &["-c", script, text(&cut), text(&uncut), text(&release.path("full.so"))]);
+    assert!(passed_over(&report(&[uncut])).is_empty());
+    must_be_left_out(dir.path(), "app.tar", "without the zeros that end a tar");
+}
+
 #[test]
 fn archives_and_disk_images_of_kinds_that_are_not_read_are_named_and_fail_a_strict_build() {
     let (Some(release), Some(bsdtar), Some(python)) = (Release::make(), tool("bsdtar"), tool("python3")) else {

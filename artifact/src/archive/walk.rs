@@ -246,7 +246,10 @@ impl<'w> Walk<'w> {
             (_, []) => self.position = count,
             _ => self.position = Rc::new(Cell::new(NOWHERE)),
         }
-        self.members(kind, inside, &mut input)?;
+        match (kind, place.compressions.as_slice()) {
+            (ArchiveKind::Tar, []) => tar::read_alone(self, inside, &mut input)?,
+            _ => self.members(kind, inside, &mut input)?,
+        }
         self.payload = None;
         Ok(())
     }

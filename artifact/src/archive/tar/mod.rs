@@ -22,8 +22,24 @@ const WHITEOUT: &str =
 /// What is said of images that cannot be read twice.
 const IMAGES: &str = "its container images as such, with their whiteouts: unpack it, and name the image";
 
+/// What is said of a tar in a file of its own that has no end. (POSIX: two blocks of zeros; every program that makes tars writes them, and none misses them.)
+const NO_END: &str = "it ends behind a member, without the zeros that end a tar, as one that was cut short does: more members may be missing";
+
+/// Visits the files of a tar in a file of its own, and tells where that may have been cut short: what packed it would say so otherwise.
+pub(super) fn read_alone(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -> Result<(), Halt> {
+    if !visit(walk, inside, input)? {
+        walk.pass_over(inside.label.clone(), PassedOverReason::Damaged(NO_END.to_owned()));
+    }
+    Ok(())
+}
+
 /// Visits the files of a tar. Where they are images' that could not be read as such, that is told.
 pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -> Result<(), Halt> {
+    visit(walk, inside, input).map(|_| ())
+}
+
+/// The same, and whether the tar had its end.
+fn visit(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -> Result<bool, Halt> {
     let mut stream = TarStream::new(input, &inside.label, walk.account);
     let mut signs = Signs::default();
     let archives = |walk: &Walk<'_>| (walk.report.archives, walk.report.passed_over.len());
@@ -47,7 +63,7 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
     if signs.are_images(before != archives(walk)) {
         walk.pass_over(inside.label.clone(), PassedOverReason::Unsupported(IMAGES.to_owned()));
     }
-    Ok(())
+    Ok(stream.is_ended())
 }
 
 /// Counts a member that has no bytes of its own.

@@ -54,11 +54,22 @@ pub(in crate::archive) struct TarStream<'s> {
     sparse: Option<SparseFile>,
     /// A block that was read to see what it is, and is the next header.
     pending: Option<[u8; BLOCK]>,
+    /// A block of zeros was read, with which a tar ends.
+    is_ended: bool,
 }
 
 impl<'s> TarStream<'s> {
     pub(in crate::archive) fn new(input: &'s mut dyn Read, archive: &str, account: &'s Account<'s>) -> Self {
-        Self { input, archive: archive.to_owned(), account, left: 0, padding: 0, sparse: None, pending: None }
+        Self {
+            input,
+            archive: archive.to_owned(),
+            account,
+            left: 0,
+            padding: 0,
+            sparse: None,
+            pending: None,
+            is_ended: false,
+        }
     }
 
     /// Skips what is left of the current entry, and gives the next one; none at the end.
@@ -89,6 +100,11 @@ impl<'s> TarStream<'s> {
             }
             is_extended = true;
         }
+    }
+
+    /// Whether what ended is the tar, and not only its bytes.
+    pub(in crate::archive) fn is_ended(&self) -> bool {
+        self.is_ended
     }
 
     /// Whether the current entry is a sparse file.
@@ -271,6 +287,7 @@ impl<'s> TarStream<'s> {
             Some(block) => Some(block),
             None => self.raw_block()?,
         };
+        self.is_ended = block.as_ref().is_some_and(is_zero);
         match block.filter(|block| !is_zero(block)) {
             None if is_extended => Err(self.damaged("a tar header behind its extension", "the end")),
             None => Ok(None),
