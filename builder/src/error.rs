@@ -110,14 +110,18 @@ pub enum BuildError {
     /// A strict build with modules that are not paired, with debug files or sources that do not match, or with inputs that could not be
     /// read as a whole.
     #[error(
-        "{}, which --strict does not let pass; the report names them (--exclude leaves files out)",
+        "{}, which --strict does not let pass; the report names them{}",
         counted([
             (*unpaired, "unpaired file", ""),
             (*mismatches, "mismatched file", ""),
             (*damaged, "damaged file", ""),
             (*not_looked_into, "archive", " not looked into"),
             (*sources, "source file", " of another checksum"),
-        ])
+        ]),
+        match unpaired + mismatches + damaged + not_looked_into {
+            0 => " (--sources: those that this release was compiled of)",
+            _ => " (--exclude leaves files out)",
+        }
     )]
     Strict {
         /// Binaries and debug files without their counterpart.

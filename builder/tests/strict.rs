@@ -97,6 +97,69 @@ open(out, 'wb').write(open(whole, 'rb').read()[:end])
     must_be_left_out(dir.path(), "app.tar", "without the zeros that end a tar");
 }
 
+/// What is left of a damaged archive looks whole, where the damage is right behind a member, a compressed stream or a tar.
+#[test]
+fn what_is_missing_behind_a_sound_part_of_an_archive_is_told() {
+    let (Some(release), Some(python)) = (Release::make(), tool("python3")) else { return };
+    let script = r"
+import bz2, gzip, io, sys, tarfile
+kind, out, first, second = sys.argv[1:]
+def tar(*members, ends=True):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode='w') as packed:
+        for name in members:
+            packed.add(name, name.rsplit('/', 1)[1])
+        end = packed.offset
+    return buffer.getvalue() if ends else buffer.getvalue()[:end]
+def ar(*members):
+    parts = [b'!<arch>\n']
+    for name, data in members:
+        parts.append(f'{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(data):<10}`\n'.encode() + data + b'\n' * (len(data) % 2))
+    return b''.join(parts)
+version, control = ('debian-binary', b'2.0\n'), ('control.tar.gz', gzip.compress(tar()))
+parts = [tar(first, ends=False), tar(second)]
+made = {
+    'two-members': lambda: b''.join(map(gzip.compress, parts)) + b'\0' * 700,
+    'damaged-member': lambda: gzip.compress(parts[0]) + b'\x1e' + gzip.compress(parts[1])[1:],
+    'damaged-stream': lambda: bz2.compress(parts[0]) + b'A' + bz2.compress(parts[1])[1:],
+    'two-tars': lambda: tar(first) + tar(second),
+    'no-payload': lambda: ar(version, control),
+    'packed': lambda: ar(version, control, ('data.tar.lz4', b'\x04\x22\x4d\x18' + b'rest' * 100)),
+    'two-payloads': lambda: ar(version, control, ('data.tar', tar(first)), ('data.tar.gz', gzip.compress(tar(second)))),
+}
+open(out, 'wb').write(made[kind]())
+";
+    let made = |kind: &str, name: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join(name);
+        run(&python, &["-c", script, kind, text(&out), text(&release.path("full.so")), text(&release.path("bare.so"))]);
+        (dir, out)
+    };
+    // Of two parts that are sound nothing is lost, and zeros behind them are no damage; of two payloads the first counts.
+    for (kind, name, modules) in [("two-members", "app.tar.gz", 2), ("two-payloads", "app.deb", 1)] {
+        let (_dir, out) = made(kind, name);
+        let found = report(&[out]);
+        assert_eq!((found.modules.len(), passed_over(&found)), (modules, Vec::new()), "{kind}");
+    }
+    for (kind, name, said) in [
+        ("damaged-member", "app.tar.gz", "a further gzip member or the end"),
+        ("damaged-stream", "app.tar.bz2", "a further bzip2 stream or the end"),
+        ("no-payload", "app.deb", "expected a data.tar, found the end"),
+    ] {
+        let (_dir, out) = made(kind, name);
+        let error = builder(&[out]).report().unwrap_err().to_string();
+        assert!(error.contains(said), "{kind}: {error}");
+    }
+    for (kind, name, place, said) in [
+        ("two-tars", "app.tar", "app.tar", "behind the end of its first tar"),
+        ("packed", "app.deb", "app.deb!/data.tar.lz4", "packed by a method that is not read"),
+    ] {
+        let ((_made, out), dir) = (made(kind, name), directory(&release));
+        std::fs::copy(out, dir.path().join(name)).unwrap();
+        must_be_left_out(dir.path(), place, said);
+    }
+}
+
 #[test]
 fn archives_and_disk_images_of_kinds_that_are_not_read_are_named_and_fail_a_strict_build() {
     let (Some(release), Some(bsdtar), Some(python)) = (Release::make(), tool("bsdtar"), tool("python3")) else {

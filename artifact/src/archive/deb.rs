@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::decompress::{Counted, unpack};
 use super::error::Halt;
 use super::kind::{ArchiveKind, archive_kind};
-use super::member::Inside;
+use super::member::{Inside, Place};
 use super::reach::Payload;
 use super::report::PassedOverReason;
 use super::tar;
@@ -21,7 +21,7 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
     let mut magic = [0; MAGIC_BYTES];
     let read = input.read_exact(&mut magic);
     read.map_err(|error| walk.account.halt(&inside.label, "an ar file", &error))?;
-    let mut is_first = true;
+    let (mut is_first, mut has_payload) = (true, false);
     while let Some((name, size)) = header(walk, inside, input)? {
         let is_package = name == b"debian-binary";
         if is_first && !is_package {
@@ -31,8 +31,10 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
         is_first = false;
         let place = walk.begin(inside, name, Some(size))?;
         let mut content = input.take(size);
-        if place.raw_path.starts_with(b"data.tar") {
-            payload(walk, inside, (&mut content, size))?;
+        // Of several the first counts, as it does for dpkg.
+        if !has_payload && place.raw_path.starts_with(b"data.tar") {
+            has_payload = true;
+            payload(walk, inside, &place, (&mut content, size))?;
         }
         // What the payload's reader left, and the byte that makes the size even.
         let left = content.limit();
@@ -42,6 +44,9 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
         if skipped < left {
             return Err(walk.account.damaged(&inside.label, "more of a member", "the end").into());
         }
+    }
+    if !is_first && !has_payload {
+        return Err(walk.account.damaged(&inside.label, "a data.tar", "the end").into());
     }
     Ok(())
 }
@@ -67,17 +72,25 @@ fn header(walk: &Walk<'_>, inside: &Inside, input: &mut dyn Read) -> Result<Opti
 }
 
 /// The tar with the files, compressed or not. It is the package's own and no archive within it.
-fn payload(walk: &mut Walk<'_>, inside: &Inside, input: (&mut dyn Read, u64)) -> Result<(), Halt> {
-    read_payload(walk, inside, input, "a data.tar", tar::read)
+fn payload(walk: &mut Walk<'_>, inside: &Inside, place: &Place, input: (&mut dyn Read, u64)) -> Result<(), Halt> {
+    read_payload(walk, inside, input, "a data.tar", |walk, inside, input, kind| {
+        if kind.is_compression() || place.raw_path == b"data.tar" {
+            return tar::read(walk, inside, input);
+        }
+        let what = "a payload that is packed by a method that is not read: unpack the package".to_owned();
+        walk.pass_over(place.label(), PassedOverReason::Unsupported(what));
+        Ok(())
+    })
 }
 
-/// Unpacks a package's payload of at most so many bytes by what its first bytes say, and reads it with `read`, to its end.
+/// Unpacks a package's payload of at most so many bytes by what its first bytes say, and reads it with `read`, to its end. That is told how it was packed: as a tar
+/// where it was not.
 pub(super) fn read_payload(
     walk: &mut Walk<'_>,
     inside: &Inside,
     (input, packed): (&mut dyn Read, u64),
     expected: &str,
-    read: impl FnOnce(&mut Walk<'_>, &Inside, &mut dyn Read) -> Result<(), Halt>,
+    read: impl FnOnce(&mut Walk<'_>, &Inside, &mut dyn Read, ArchiveKind) -> Result<(), Halt>,
 ) -> Result<(), Halt> {
     let start = walk.position.get();
     let mut head = Vec::new();
@@ -91,7 +104,7 @@ pub(super) fn read_payload(
     if inside.is_outermost() && start != NOWHERE {
         walk.payload = Payload::new(kind, start, packed, at);
     }
-    read(walk, inside, &mut stream)?;
+    read(walk, inside, &mut stream, kind)?;
     if inside.is_outermost() {
         walk.payload = None;
     }

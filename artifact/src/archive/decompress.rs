@@ -169,14 +169,16 @@ fn lzma_kib() -> u32 {
 
 /// A decoder of one gzip member or one bzip2 stream; a file may hold several in a row (`pigz -i`, `pbzip2`, Alpine's apk).
 trait Part<R>: Read {
-    /// The first byte of a further part. What begins otherwise is padding of the medium, which gzip ignores as well.
+    /// The first byte of a further part. Zeros are padding of the medium, which gzip passes over as well.
     const FIRST_BYTE: u8;
+    const NAME: &'static str;
     fn open(input: R) -> Self;
     fn close(self) -> R;
 }
 
 impl<R: BufRead> Part<R> for GzDecoder<R> {
     const FIRST_BYTE: u8 = 0x1f;
+    const NAME: &'static str = "a further gzip member";
     fn open(input: R) -> Self {
         Self::new(input)
     }
@@ -187,6 +189,7 @@ impl<R: BufRead> Part<R> for GzDecoder<R> {
 
 impl<R: BufRead> Part<R> for BzDecoder<R> {
     const FIRST_BYTE: u8 = b'B';
+    const NAME: &'static str = "a further bzip2 stream";
     fn open(input: R) -> Self {
         Self::new(input)
     }
@@ -195,7 +198,7 @@ impl<R: BufRead> Part<R> for BzDecoder<R> {
     }
 }
 
-/// Parts in a row, until the input ends or goes on with something else.
+/// Parts in a row, until the input ends. Something else behind them may be a part that is damaged.
 struct Parts<R, P> {
     part: Option<P>,
     input: std::marker::PhantomData<R>,
@@ -204,6 +207,23 @@ struct Parts<R, P> {
 impl<R: BufRead, P: Part<R>> Parts<R, P> {
     fn new(input: R) -> Self {
         Self { part: Some(P::open(input)), input: std::marker::PhantomData }
+    }
+}
+
+/// The first byte behind zeros, which is not taken; none where the input ends with them.
+fn first_of_rest(input: &mut impl BufRead) -> io::Result<Option<u8>> {
+    loop {
+        let buffer = input.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(None);
+        }
+        let zeros = buffer.iter().take_while(|byte| **byte == 0).count();
+        if let Some(first) = buffer.get(zeros) {
+            let first = *first;
+            input.consume(zeros);
+            return Ok(Some(first));
+        }
+        input.consume(zeros);
     }
 }
 
@@ -219,8 +239,13 @@ impl<R: BufRead, P: Part<R>> Read for Parts<R, P> {
                 return Ok(read);
             }
             let Some(mut input) = self.part.take().map(Part::close) else { return Ok(0) };
-            if input.fill_buf()?.first() == Some(&P::FIRST_BYTE) {
-                self.part = Some(P::open(input));
+            match first_of_rest(&mut input)? {
+                None => {}
+                Some(first) if first == P::FIRST_BYTE => self.part = Some(P::open(input)),
+                Some(first) => {
+                    let problem = format!("expected {} or the end, found a byte {first:#04x}", P::NAME);
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+                }
             }
         }
     }

@@ -37,7 +37,7 @@ pub(super) fn read(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -
     let signatures = signatures.file_signatures(&header, walk.account.limits);
     // It goes to the file's end.
     let input = (input, u64::MAX);
-    read_payload(walk, inside, input, "a payload", |walk, inside, input| {
+    read_payload(walk, inside, input, "a payload", |walk, inside, input, _| {
         payload(walk, inside, input, (&header, &signatures))
     })
 }

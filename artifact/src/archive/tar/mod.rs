@@ -16,6 +16,9 @@ use super::report::{ArchiveReport, PassedOverReason};
 use super::walk::Walk;
 pub(super) use stream::{Entry, Item, TarStream};
 
+/// What is said of tars one behind the other. (GNU's manual, "Ignoring Blocks of Zeros")
+const GOES_ON: &str =
+    "what follows behind the end of its first tar: unpack it (tar -i), or put tars together by tar --concatenate";
 /// What is said of a layer that is read alone.
 const WHITEOUT: &str =
     "a whiteout of a container image: what it hides in the layers beneath is not hidden, as they are read as tars";
@@ -63,7 +66,11 @@ fn visit(walk: &mut Walk<'_>, inside: &Inside, input: &mut dyn Read) -> Result<b
     if signs.are_images(before != archives(walk)) {
         walk.pass_over(inside.label.clone(), PassedOverReason::Unsupported(IMAGES.to_owned()));
     }
-    Ok(stream.is_ended())
+    let is_ended = stream.is_ended();
+    if is_ended && stream.goes_on()? {
+        walk.pass_over(inside.label.clone(), PassedOverReason::Unsupported(GOES_ON.to_owned()));
+    }
+    Ok(is_ended)
 }
 
 /// Counts a member that has no bytes of its own.

@@ -107,6 +107,21 @@ impl<'s> TarStream<'s> {
         self.is_ended
     }
 
+    /// Whether an entry follows behind the end, as in tars that were written one behind the other. Reads what there is.
+    pub(in crate::archive) fn goes_on(&mut self) -> Result<bool, Halt> {
+        let mut block = Vec::with_capacity(BLOCK);
+        loop {
+            block.clear();
+            let read = (&mut *self.input).take(BLOCK_BYTES).read_to_end(&mut block);
+            read.map_err(|error| self.account.halt(&self.archive, "a sound end of the stream", &error))?;
+            match block.first_chunk() {
+                None => return Ok(false),
+                Some(block) if is_tar_header(block) && !is_zero(block) => return Ok(true),
+                Some(_) => {}
+            }
+        }
+    }
+
     /// Whether the current entry is a sparse file.
     pub(in crate::archive) fn has_holes(&self) -> bool {
         self.sparse.is_some()
