@@ -40,11 +40,21 @@ impl From<crate::store::NotOpened> for ServerError {
     }
 }
 
+/// What to do about a directory that is not ours to use.
+fn whose(problem: io::ErrorKind) -> &'static str {
+    match problem {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            ": the user that the server runs as must be able to read and write its data directory, with all that is in it"
+        }
+        _ => "",
+    }
+}
+
 /// Why a server does not start, or stopped serving.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// A directory or file of the data directory cannot be made, read or written.
-    #[error("{path}: {source}: the user that the server runs as must be able to read and write its data directory, with all that is in it", path = .path.display())]
+    #[error("{path}: {source}{}", whose(source.kind()), path = .path.display())]
     Data {
         /// What was touched.
         path: PathBuf,
@@ -52,7 +62,7 @@ pub enum ServerError {
         source: io::Error,
     },
     /// Another server holds the data directory.
-    #[error("{path}: another server uses this data directory: stop it, or give this one its own with --data", path = .path.display())]
+    #[error("{path}: another server or gateway uses this directory: stop it, or give this one its own (--data, or --state of a gateway)", path = .path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,

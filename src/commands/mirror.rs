@@ -30,8 +30,8 @@ use crate::registry_client;
   symseal mirror registry.example/team/app ./app-layout --tag '1.*'
   symseal mirror ./app-layout mirror.site/team/app
 
-SRC and DST are repositories (all tags, or those that --tag names), references with a tag or digest, or directories with OCI layouts (a new one is
-made). Seals and other referrers come along, and what is tagged as sources of a bundle. Blobs that DST has are not
+SRC and DST are repositories (all tags, or those that --tag names), references with a tag or digest, or one of them a directory with an OCI layout (a
+new one is made). Seals and other referrers come along, and what is tagged as sources of a bundle. Blobs that DST has are not
 sent; where both are in one registry they are mounted. Every byte that moves is compared with its digest. With --trust a tag is set
 at DST only where the bundle's seal holds, or a bundle whose seal holds names it as its sources. What is refused and what cannot be
 brought is named, the others go on, and the exit status is 1. Referrers that are not whole are left out. A second run goes on where one was interrupted, and sends nothing where nothing has changed.

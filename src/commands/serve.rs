@@ -199,13 +199,20 @@ pub(crate) fn shutdown() -> io::Result<impl Future<Output = ()>> {
 struct StopSignals {
     interrupted: tokio::signal::unix::Signal,
     terminated: tokio::signal::unix::Signal,
+    /// A file grew beyond what the process may write: who listens for it is told by the write, and not ended.
+    _too_large: tokio::signal::unix::Signal,
 }
 
 #[cfg(unix)]
 impl StopSignals {
     fn new() -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { interrupted: signal(SignalKind::interrupt())?, terminated: signal(SignalKind::terminate())? })
+        let too_large = SignalKind::from_raw(libc::SIGXFSZ);
+        Ok(Self {
+            interrupted: signal(SignalKind::interrupt())?,
+            terminated: signal(SignalKind::terminate())?,
+            _too_large: signal(too_large)?,
+        })
     }
 
     async fn next(&mut self) {

@@ -146,7 +146,7 @@ impl Repository {
         self.remove_unless(|_| Ok(false), reference, blobs)
     }
 
-    /// [`Self::remove`], but for a manifest that `is_pinned`: whoever pins it before it is gone wins.
+    /// [`Self::remove`], but for a manifest that `is_pinned`, its last tag, and what refers to it, such as its seal: whoever pins it before it is gone wins.
     pub(crate) fn remove_unless(
         &self,
         is_pinned: impl Fn(&BlobDigest) -> io::Result<bool>,
@@ -156,6 +156,10 @@ impl Repository {
         match reference {
             Reference::Tag(tag) => {
                 let Some(digest) = self.read().tags.get(tag).cloned() else { return Ok(Removal::Missing) };
+                let is_last = self.read().tags.values().filter(|to| **to == digest).count() == 1;
+                if is_last && is_pinned(&digest)? {
+                    return Ok(Removal::Pinned);
+                }
                 let named = self.named_by_orphans(std::iter::once(digest.clone()), blobs)?;
                 self.folder.remove_tag(tag)?;
                 {
@@ -180,8 +184,11 @@ impl Repository {
                 let manifest = stored_manifest(digest, blobs)?;
                 let now = SystemTime::now();
                 // Asked last, as all before it takes its time.
-                if is_pinned(digest)? {
-                    return Ok(Removal::Pinned);
+                let subject = manifest.as_ref().and_then(|manifest| manifest.subject.as_ref());
+                for digest in [digest].into_iter().chain(subject) {
+                    if is_pinned(digest)? {
+                        return Ok(Removal::Pinned);
+                    }
                 }
                 // Before the manifest goes, so that a crash between the two leaves nothing that is never taken.
                 let orphans = self.orphans_of(digest, manifest.as_ref());
@@ -350,6 +357,35 @@ mod tests {
         repository.link_blob(&config, 2).unwrap();
         assert_eq!(repository.missing_child(&of_size(2), &blobs).unwrap(), None);
         assert_eq!(repository.missing_child(&of_size(3), &blobs).unwrap().unwrap().found, Some(2));
+    }
+
+    #[test]
+    fn the_last_tag_and_the_seal_of_what_is_pinned_stay_as_well() {
+        let data = tempfile::tempdir().unwrap();
+        let blobs = BlobDirectory::open(data.path()).unwrap();
+        let repository = Repositories::load(data.path(), &blobs, None).unwrap().get_or_create(&"r".parse().unwrap());
+        let publish = |text: &str, tags: &[&str]| {
+            let digest = BlobDigest::of(text.as_bytes());
+            blobs.write(text.as_bytes(), &digest).unwrap();
+            let manifest = Manifest::parse(text.as_bytes(), None).unwrap();
+            let tags = tags.iter().map(|tag| tag.parse().unwrap()).collect();
+            repository.publish(PutManifest { digest: digest.clone(), manifest, tags }).unwrap();
+            digest
+        };
+        let bundle = publish(r#"{"schemaVersion":2,"layers":[]}"#, &["v1", "latest"]);
+        let size = blobs.stored_size(&bundle).unwrap().unwrap();
+        let subject = format!(
+            r#"{{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"{bundle}","size":{size}}}"#
+        );
+        let seal = publish(&format!(r#"{{"schemaVersion":2,"layers":[],"subject":{subject}}}"#), &[]);
+        let is_pinned = |digest: &BlobDigest| Ok(*digest == bundle);
+        let remove = |reference: &Reference| repository.remove_unless(is_pinned, reference, &blobs).unwrap();
+        let tag = |tag: &str| Reference::Tag(tag.parse().unwrap());
+        assert_eq!(remove(&tag("latest")), Removal::Removed, "another one leads there");
+        assert_eq!(remove(&tag("v1")), Removal::Pinned);
+        assert_eq!(remove(&Reference::Digest(seal.clone())), Removal::Pinned);
+        assert_eq!(repository.remove(&Reference::Digest(seal), &blobs).unwrap(), Removal::Removed);
+        assert_eq!(repository.remove(&tag("v1"), &blobs).unwrap(), Removal::Removed);
     }
 
     #[test]

@@ -156,7 +156,7 @@ pub(crate) async fn delete(app: Arc<App>, name: RepositoryName, reference: Refer
         Ok(Ok(Withdrawn { removal: Removal::Missing, .. })) => Err(missing),
         Ok(Ok(Withdrawn { removal: Removal::Named, .. })) => Err(OciError::new(Code::Denied, named)),
         Ok(Ok(Withdrawn { removal: Removal::Pinned, .. })) => {
-            let pinned = "it is pinned: the server's operator may unpin it (symseal store unpin)";
+            let pinned = "it is pinned, or the last tag or a seal of what is: the server's operator may unpin that (symseal store unpin)";
             Err(OciError::new(Code::Denied, pinned))
         }
         Ok(Err(error)) => Err(error.into()),

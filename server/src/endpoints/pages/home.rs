@@ -28,7 +28,8 @@ fn content(app: &App, caller: &Caller, url: &str, alerts: Alerts<'_>) -> Markup 
         h1 { "Debug symbols" }
         ul .figures {
             li { (counted(bundles as u64, "bundle", "bundles")) @if !caller.may_read_all() { " that you may read" } }
-            li { (counted(sealed as u64, "of them sealed", "of them sealed")) }
+            // Without a trust directory no seal is judged, and none counts.
+            @if app.seals.are_judged() { li { (counted(sealed as u64, "of them sealed", "of them sealed")) } }
             @if caller.may_read_all() { li { (counted(app.debug_files.len() as u64, "debug id", "debug ids")) } }
         }
         @if app.access.asks_for_tokens() && caller.showed_nothing() {
