@@ -13,10 +13,13 @@ pub(crate) fn told_of_storage(error: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "the server's disk is full, nothing was stored: free space or use another server"
         }
+        io::ErrorKind::FileTooLarge => {
+            "the server may write no file of that size, nothing was stored: its operator has to raise the bound (ulimit -f)"
+        }
         _ if CredentialsRefused::is_why(error) => {
             "the server's store refuses the server's credentials: the server's operator has to look at them"
         }
-        io::ErrorKind::HostUnreachable => "the server's store does not answer: try again soon",
+        io::ErrorKind::HostUnreachable => "the server's store or its database does not answer: try again soon",
         _ => "the server's store failed: its log says why, under the X-Request-Id of this answer",
     }
 }

@@ -74,7 +74,7 @@ impl From<io::Error> for ApiError {
         }
         let told = told_of_storage(&error);
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", told)
             }
             io::ErrorKind::HostUnreachable => Self::away("storage-away", told),

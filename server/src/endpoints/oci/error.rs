@@ -143,7 +143,9 @@ impl From<io::Error> for OciError {
         }
         let told = told_of_storage(&error);
         match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::new(Code::InsufficientStorage, told),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::new(Code::InsufficientStorage, told)
+            }
             io::ErrorKind::HostUnreachable => Self::away(told),
             _ => Self::new(Code::Unknown, told),
         }
