@@ -139,7 +139,7 @@ impl HttpUpstream {
     pub(super) fn standing(&self) -> UpstreamStanding {
         let state = self.lock();
         let kind = match state.kind {
-            Kind::Unknown => "not reached yet",
+            Kind::Unknown => "not known yet",
             Kind::Ours => "symseal server",
             Kind::Plain(_) => "bytes only",
         };

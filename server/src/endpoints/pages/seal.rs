@@ -20,7 +20,7 @@ pub(crate) fn chip(verdict: &Verdict, is_loose: bool) -> Markup {
 pub(crate) fn details(verdict: &Verdict) -> Markup {
     match verdict {
         Verdict::Sealed(by) => html! {
-            p { "A seal holds: every check of the server's trust directory passed." }
+            p { "A seal holds: every check by the trust directory passed." }
             dl {
                 dt { "Signed by" } dd { @for signer in &by.signers { code { (signer) } br; } }
                 @if let Some(log) = &by.log { dt { "Log" } dd { code { (log) } } }
