@@ -46,7 +46,8 @@ impl Memory {
         }
     }
 
-    /// Records what a verification has shown, if it was whole and held; says what became of it. A medium that cannot be
+    /// Records what a verification has shown, if it was whole and held, and the root and the policy in any case, as the root keys have signed them whatever
+    /// became of the bundle: who puts back an older policy is refused also where nothing held by the newer one. Says what was done. A medium that cannot be
     /// written to is no reason to refuse. `proofs` are those that the verification had.
     pub fn record(
         &self,
@@ -57,7 +58,10 @@ impl Memory {
     ) -> String {
         let Some((state, _)) = &self.state else { return NO_STATE.to_owned() };
         if verdict != Verdict::Verified {
-            return self.unchanged(verdict);
+            return match state.record(|seen| seen.record(trust, &[], &[])) {
+                Ok(_) => format!("not recorded, but for the policy: the verdict is {}", verdict.code()),
+                Err(error) => format!("not recorded: {error}"),
+            };
         }
         match state.record(|seen| seen.record(trust, checkpoints, proofs)) {
             Ok(left_out) if left_out.is_empty() => RECORDED.to_owned(),

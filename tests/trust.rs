@@ -350,8 +350,20 @@ fn a_policy_is_prolonged_and_an_older_one_noticed() {
     let beyond = format!("log.example#{}", u64::MAX);
     let revoke = ["revoke", "--key-id", "K", "--reason", "stolen", "--except-before", &beyond];
     scene.change(&revoke).refused(2, &["expected a place below"]);
+    // A policy by which the bundle is refused is remembered too: the one before it does not come back.
+    let key = scene.shown()["keys"][0]["key_id"].as_str().unwrap().to_owned();
+    scene.trust(&["export", "--output", &scene.at("two.json")]).ok();
+    let with_state = ["--state", &scene.at("state-of-refusal")];
+    assert_eq!(scene.verify(&bundle, &with_state)["verdict"], "verified");
+    scene.change(&["revoke", "--key-id", &key, "--reason", "stolen"]).ok();
+    let report = scene.verify(&bundle, &with_state);
+    assert_eq!(failed(&report), ["trust.revocation"]);
+    assert_eq!(report["memory"], "not recorded, but for the policy: the verdict is refused");
+    scene.trust_in("before", &["import", &scene.at("two.json"), "--fingerprint", &fingerprint]).ok();
+    assert_eq!(failed(&scene.verify_in("before", &bundle, &with_state)), ["trust.policy-version"]);
+    assert_eq!(scene.verify_in("before", &bundle, &[])["verdict"], "verified", "without a memory");
     // Where nothing can be written the bundle is verified all the same, and the report says so.
-    let report = scene.verify(&bundle, &["--state", "/proc/symseal-state"]);
+    let report = scene.verify_in("before", &bundle, &["--state", "/proc/symseal-state"]);
     assert_eq!(report["verdict"], "verified");
     assert!(report["memory"].as_str().unwrap().starts_with("not recorded: /proc/symseal-state"), "{report:#}");
 }

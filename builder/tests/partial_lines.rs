@@ -5,11 +5,11 @@ use std::path::Path;
 use crate::inputs::{builder, compile, report, run, tool};
 use symseal_builder::{BuildError, LinesOf, ModuleReport};
 
-/// Sixty functions of a loop each.
+/// Two hundred functions of a loop each.
 fn own_code() -> String {
     let function =
         |n| format!("int own{n}(int x) {{ for (int i = 0; i < x; i++) x += own_data[(x * {n}) & 7]; return x; }}\n");
-    let functions: String = (0..60).map(function).collect();
+    let functions: String = (0..200).map(function).collect();
     format!("extern int own_data[8];\nint own_data[8] = {{1}};\n{functions}")
 }
 

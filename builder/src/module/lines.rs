@@ -5,9 +5,11 @@ use symseal_symx::FunctionRecord;
 
 use crate::report::LinesOf;
 
-/// Of so many bytes of code at least one must have a line, for the lines to be those of the module. Start-up code that a C library
-/// adds is some hundred bytes; libraries that are assembly for the most part have lines of more.
+/// Of so many bytes of code at least one must have a line, for the lines to be those of the module: libraries that are assembly for the most part have
+/// lines of more.
 const ONE_OF: u64 = 10;
+/// Bytes of code that need none: what a C library adds to start a program, and a linkage table, are more than the whole of the smallest programs.
+const START_UP: u64 = 4096;
 
 /// The code that has lines.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,7 +25,7 @@ impl Lines {
         let mut sources = stream.sources.iter().map(|source| stream.strings.get(source.path));
         let of = match bytes {
             0 => LinesOf::None,
-            _ if bytes < stream.statistics.text_bytes / ONE_OF => LinesOf::Parts,
+            _ if bytes < stream.statistics.text_bytes.saturating_sub(START_UP) / ONE_OF => LinesOf::Parts,
             _ if sources.all(is_of_rusts_library) => LinesOf::RustLibrary,
             _ => LinesOf::Module,
         };

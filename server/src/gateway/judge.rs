@@ -134,6 +134,12 @@ impl Judge {
                         policy = trust.policy.version,
                         "the trust directory has changed: seals are judged again"
                     );
+                    // Whatever it says of bundles: an older one that is put back is refused.
+                    if let Some(memory) = &self.memory
+                        && let Err(error) = memory.record(|seen| seen.record(&trust, &[], &[]))
+                    {
+                        tracing::warn!(%error, "the policy is not remembered");
+                    }
                     current.files = Some(files);
                     current.trust = Ok(Arc::new(trust));
                     current.generation += 1;
