@@ -24,6 +24,8 @@ const LONGEST: usize = 1 << 18;
 const MOST_KEPT: usize = 12;
 /// The most instructions of a prologue that several functions share, and call.
 const LONGEST_OUTLINED: usize = 12;
+/// Stretches of code that are looked at for one: a program has a handful, and a hostile file thousands, for each of its calls.
+const MOST_STRETCHES: usize = 64;
 
 /// What is to be followed.
 pub(super) struct Function<'f> {
@@ -355,6 +357,7 @@ impl Follower<'_> {
             .function
             .module
             .iter()
+            .take(MOST_STRETCHES)
             .find_map(|(start, bytes)| bytes.get(usize::try_from(target.checked_sub(*start)?).ok()?..))?;
         let words = code.as_chunks::<4>().0.iter().take(LONGEST_OUTLINED);
         let mut effects = Vec::new();
