@@ -64,9 +64,9 @@ pub(super) fn releases_table(up: &str, releases: &[FoundRelease]) -> Markup {
         div .wide { table {
             thead { tr { th { "Release" } th { "Seal" } th { "Repositories" } th { "Digest" } } }
             tbody { @for release in releases { tr {
-                td { a href={ (up) "bundles/" (release.digest) } { (release.title()) } @if !release.is_shown { " " span .chip { "hidden" } } }
+                td .name { a href={ (up) "bundles/" (release.digest) } { (release.title()) } @if !release.is_shown { " " span .chip { "hidden" } } }
                 td { (chip(&release.verdict, release.is_loose)) }
-                td { @for (at, name) in release.repositories.iter().enumerate() { @if at > 0 { ", " } (name) } }
+                td .name { @for (at, name) in release.repositories.iter().enumerate() { @if at > 0 { ", " } (name) } }
                 td { code { (short(&release.digest.to_string())) } }
             } } }
         } }
