@@ -394,9 +394,18 @@ fn a_perf_map_that_is_written_anew_in_its_place_is_read_anew() {
 #[test]
 fn a_jvm_that_is_asked_again_for_its_code_has_the_names_of_the_last_time() {
     let dir = tempfile::tempdir().unwrap();
-    let source = "public class Hot { static double work(int n) { double sum = 0; for (int i = 0; i < n; i++) sum += Math.sqrt(i) + \
-                  Integer.toString(i).hashCode(); return sum; } public static void main(String[] a) { long end = System.nanoTime() + \
-                  60_000_000_000L; while (System.nanoTime() < end) work(1000); } }";
+    // Each second another method becomes hot, so that there is something to compile however busy the machine is.
+    let method = |n| {
+        format!(
+            "static double work{n}(int n) {{ double sum = {n}; for (int i = 0; i < n; i++) sum += Math.sqrt(i + sum); return sum; }}\n"
+        )
+    };
+    let case = |n| format!("case {n}: sum += work{n}(1000); break;\n");
+    let (methods, cases): (String, String) = ((0..60).map(method).collect(), (0..60).map(case).collect());
+    let source = format!(
+        "public class Hot {{ {methods} public static void main(String[] a) {{ double sum = 0; long start = System.nanoTime(); for (;;) \
+         switch ((int) ((System.nanoTime() - start) / 1_000_000_000L)) {{ {cases} default: System.out.println(sum); return; }} }} }}"
+    );
     fs::write(dir.path().join("Hot.java"), source).unwrap();
     let child = Command::new("java").current_dir(dir.path()).args(["-Xmx128m", "Hot.java"]).spawn();
     let (Ok(child), Ok(_)) = (child, Command::new("jcmd").arg("-h").output()) else {

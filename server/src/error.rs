@@ -62,7 +62,7 @@ pub enum ServerError {
         source: io::Error,
     },
     /// Another server holds the data directory.
-    #[error("{path}: another server or gateway uses this directory: stop it, or give this one its own (--data, or --state of a gateway)", path = .path.display())]
+    #[error("{path}: another server uses this directory, or a gateway does: stop it, or give this one its own (--data, or --state of a gateway)", path = .path.display())]
     Locked {
         /// The lock file.
         path: PathBuf,

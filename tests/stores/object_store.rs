@@ -87,7 +87,7 @@ fn a_server_goes_on_as_far_as_it_can_while_the_object_store_is_away() {
     let body = String::from_utf8_lossy(&away.body).into_owned();
     // What it is, and where, is the log's.
     let names_nothing = !body.contains("s3://") && !body.contains(SECRET);
-    assert!(body.contains("does not answer") && names_nothing, "{body}");
+    assert!(body.contains("the server's store does not answer") && names_nothing, "{body}");
     let upload = format!("/v2/app/blobs/uploads/?digest={}", sha256(b"new"));
     let refused = ask(&running.address, &upload, &["--request", "POST", "--data-binary", "new"]);
     assert_eq!((refused.status, refused.header("retry-after")), (503, vec!["5"]), "{refused:?}");

@@ -19,7 +19,7 @@ pub(crate) fn told_of_storage(error: &io::Error) -> &'static str {
         _ if CredentialsRefused::is_why(error) => {
             "the server's store refuses the server's credentials: the server's operator has to look at them"
         }
-        io::ErrorKind::HostUnreachable => "the server's store or its database does not answer: try again soon",
+        io::ErrorKind::HostUnreachable => "the server's store does not answer: try again soon",
         _ => "the server's store failed: its log says why, under the X-Request-Id of this answer",
     }
 }

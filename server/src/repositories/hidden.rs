@@ -80,6 +80,12 @@ impl Repository {
         self.read().hidden.contains_key(digest)
     }
 
+    /// Whether this repository had it before it was taken down, by itself or with what it belongs to.
+    pub(crate) fn had(&self, digest: &BlobDigest) -> bool {
+        let content = self.read();
+        content.hidden.contains_key(digest) || content.hidden.values().any(|hidden| hidden.has(digest))
+    }
+
     /// What was taken down, that a reference leads to nothing.
     pub(crate) fn hidden_behind(&self, reference: &Reference) -> Option<BlobDigest> {
         let content = self.read();

@@ -63,7 +63,7 @@ pub(crate) struct IsTakenDown {
 impl IsTakenDown {
     /// The same for whoever may read the repository: with the reason if that had it, and without one if not.
     pub(crate) fn told_in(mut self, repository: Option<&Repository>) -> Self {
-        self.told = self.told.filter(|_| repository.is_some_and(|repository| repository.hides(&self.digest)));
+        self.told = self.told.filter(|_| repository.is_some_and(|repository| repository.had(&self.digest)));
         self
     }
 
