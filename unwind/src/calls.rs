@@ -41,7 +41,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether the present function, which has no rule, may run because `target` was called: it may be the function itself, or go on to
     /// it by a jump.
     pub(crate) fn may_lead_here(&self, target: u64, budget: &Budget) -> bool {
-        self.leads_here(target, MOST_FUNCTIONS, budget)
+        // The kernel's frame record of an interrupted function leads on from where its handler returns to, where no module may be.
+        let is_at_hand = Self::FOLLOWS || self.modules.code_at(self.lookup_pc()).is_some();
+        !is_at_hand || self.leads_here(target, MOST_FUNCTIONS, budget)
     }
 
     /// The same, over `functions` that end by a jump at most: what more of them lead to is not to be told.
