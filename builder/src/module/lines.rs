@@ -12,7 +12,7 @@ const ONE_OF: u64 = 10;
 const START_UP: u64 = 4096;
 
 /// The code that has lines.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Lines {
     /// Bytes of code for which a line is known.
     pub(crate) bytes: u64,

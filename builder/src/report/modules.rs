@@ -78,13 +78,12 @@ impl ModuleReport {
 }
 
 /// Whose code the lines of a module tell of.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinesOf {
     /// There are none.
-    #[default]
     None,
-    /// Less than a tenth of the code has any, such as what musl's linker adds to start a program.
+    /// Less than a tenth of the code has any, the first 4 KiB of it apart: what a C library adds to start a program.
     Parts,
     /// All sources are those of Rust's own library, which every program of Rust has with its debug information.
     RustLibrary,

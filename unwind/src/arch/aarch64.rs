@@ -81,7 +81,7 @@ fn is_padding(code: &[u8]) -> bool {
 }
 
 /// `bl`, `blr` and the forms of `blr` that authenticate. (Arm ARM, C4.1.66)
-fn call_before(code: &[u8], address: u64) -> Option<Call> {
+pub(crate) fn call_before(code: &[u8], address: u64) -> Option<Call> {
     let word = word_before(code, 0, false)?;
     if word >> 26 == 0b10_0101 {
         let words = ((word << 6) as i32) >> 6;
@@ -92,13 +92,14 @@ fn call_before(code: &[u8], address: u64) -> Option<Call> {
 }
 
 /// Where an instruction leads besides the next one, as a distance in bytes from itself, and whether the next one may follow it.
-struct Branch {
-    distance: Option<i64>,
-    is_conditional: bool,
+pub(crate) struct Branch {
+    /// `None` for a place in a register.
+    pub(crate) distance: Option<i64>,
+    pub(crate) is_conditional: bool,
 }
 
 /// `b`, `b.cond`, `cbz`, `cbnz`, `tbz`, `tbnz`, `br` and its forms that authenticate. (Arm ARM, C4.1.66)
-fn branch(word: u32) -> Option<Branch> {
+pub(crate) fn branch(word: u32) -> Option<Branch> {
     // A signed field of so many bits, above `low` others, counts words.
     let field = |low: u32, bits: u32| Some(i64::from((word << (32 - bits - low)) as i32 >> (32 - bits)) * 4);
     let (distance, is_conditional) = if word >> 26 == 0b00_0101 {
@@ -115,11 +116,11 @@ fn branch(word: u32) -> Option<Branch> {
     Some(Branch { distance, is_conditional })
 }
 
-/// `ret`, its forms that authenticate, `brk` and `udf`.
-fn is_end(word: u32) -> bool {
+/// `ret`, its forms that authenticate, `brk`, `hlt` and `udf`.
+pub(crate) fn is_end(word: u32) -> bool {
     word & 0xffff_fc1f == 0xd65f_0000
         || word & 0xffff_fbff == 0xd65f_0bff
-        || word & 0xffe0_001f == 0xd420_0000
+        || word & 0xff80_001f == 0xd400_0000 && word >> 21 & 7 != 0
         || word >> 16 == 0
 }
 

@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-mod aarch64;
+pub(crate) mod aarch64;
 pub(crate) mod arm;
 mod i686;
 mod mips32;

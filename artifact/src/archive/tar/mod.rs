@@ -25,7 +25,7 @@ const WHITEOUT: &str =
 /// What is said of images that cannot be read twice.
 const IMAGES: &str = "its container images as such, with their whiteouts: unpack it, and name the image";
 
-/// What is said of a tar in a file of its own that has no end. (POSIX: two blocks of zeros; every program that makes tars writes them, and none misses them.)
+/// What is said of a tar in a file of its own that has no end. (POSIX: two blocks of zeros. GNU tar reads one without them and says nothing.)
 const NO_END: &str = "it ends behind a member, without the zeros that end a tar, as one that was cut short does: more members may be missing";
 
 /// Visits the files of a tar in a file of its own, and tells where that may have been cut short: what packed it would say so otherwise.

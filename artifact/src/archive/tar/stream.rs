@@ -116,7 +116,7 @@ impl<'s> TarStream<'s> {
             read.map_err(|error| self.account.halt(&self.archive, "a sound end of the stream", &error))?;
             match block.first_chunk() {
                 None => return Ok(false),
-                Some(block) if is_tar_header(block) && !is_zero(block) => return Ok(true),
+                Some(block) if is_tar_header(block) => return Ok(true),
                 Some(_) => {}
             }
         }

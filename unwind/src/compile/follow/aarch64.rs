@@ -1,7 +1,8 @@
 //! Instructions of arm64 that make and take down frames. (Arm Architecture Reference Manual, C4.1)
 
 use super::{Effect, Flow, Instruction};
-use crate::arch::Machine;
+use crate::arch::aarch64::{Branch, branch, call_before, is_end};
+use crate::arch::{Call, Machine};
 
 const SP: u32 = 31;
 const FP: u32 = 29;
@@ -49,31 +50,21 @@ fn signed(word: u32, at: u32, bits: u32) -> i64 {
 
 /// How far from itself the call leads that `code` begins with.
 pub(super) fn called(code: &[u8]) -> Option<i64> {
-    let word = u32::from_le_bytes(*code.first_chunk::<4>()?);
-    (word >> 26 == 0b10_0101).then(|| signed(word, 0, 26) * 4)
+    match call_before(code.get(..4)?, 4)? {
+        Call::To(distance) => Some(distance.cast_signed()),
+        Call::Indirect => None,
+    }
 }
 
 fn flow(word: u32) -> Flow {
-    let branch = |distance: i64, is_conditional| Flow::Branch { distance: distance * 4, is_conditional };
-    if word >> 26 == 0b10_0101 || word & 0xffff_fc1f == 0xd63f_0000 || word & 0xfeff_f800 == 0xd63f_0800 {
+    if call_before(&word.to_le_bytes(), 4).is_some() {
         return Flow::Call;
     }
-    // ret, retaa, retab; brk, hlt, udf
-    if word & 0xffff_fc1f == 0xd65f_0000
-        || word & 0xffff_fbff == 0xd65f_0bff
-        || word & 0xff80_001f == 0xd400_0000 && word >> 21 & 7 != 0
-        || word >> 16 == 0
-    {
-        return Flow::Ends;
-    }
-    if word & 0xffff_fc1f == 0xd61f_0000 || word & 0xfeff_f800 == 0xd61f_0800 {
-        return Flow::Indirect;
-    }
-    match word >> 24 {
-        _ if word >> 26 == 0b00_0101 => branch(signed(word, 0, 26), false),
-        0x54 | 0x34 | 0x35 | 0xb4 | 0xb5 => branch(signed(word, 5, 19), true),
-        0x36 | 0x37 | 0xb6 | 0xb7 => branch(signed(word, 5, 14), true),
-        _ => Flow::Next,
+    match branch(word) {
+        _ if is_end(word) => Flow::Ends,
+        None => Flow::Next,
+        Some(Branch { distance: None, .. }) => Flow::Indirect,
+        Some(Branch { distance: Some(distance), is_conditional }) => Flow::Branch { distance, is_conditional },
     }
 }
 
