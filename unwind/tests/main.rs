@@ -27,6 +27,7 @@ mod traps_dwarf_forms;
 mod traps_ends;
 mod traps_fallback;
 mod traps_i686;
+mod traps_leaves;
 mod traps_link_register;
 mod traps_listed;
 mod traps_macho;
