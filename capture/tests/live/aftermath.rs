@@ -69,8 +69,9 @@ fn a_thread_that_sleeps_in_the_kernel_is_not_waited_for_long() {
     assert!(trace.samples.len() >= 2, "{} threads", trace.samples.len());
     let longest: u64 = child.finish().parse().unwrap();
     println!("the longest that another thread stood still: {longest} ms");
-    // Two seconds, if it were waited for like the others; a busy machine may keep any thread from running for a while.
-    assert!((20..1500).contains(&longest), "{longest} ms");
+    // Two seconds, if it were waited for like the others. There is no bound below: on a busy machine the other thread
+    // may be stopped only when most of the waiting is over.
+    assert!(longest < 1500, "{longest} ms");
 }
 
 #[test]
