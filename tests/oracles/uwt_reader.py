@@ -52,7 +52,9 @@ class Table:
         expect(len(data) >= 96 and data[:4] == b"UWT1", "magic")
         version, processor, flags, crc, sections, size = struct.unpack_from("<HBBIIQ", data, 4)
         self.image_base, self.text_start, self.text_end, self.rows, self.rules = struct.unpack_from("<5Q", data, 24)
-        expect(version == 1 and flags == 0 and processor in PROCESSORS, "version, flags or processor")
+        expect(version == 1 and flags < 4 and processor in PROCESSORS, "version, flags or processor")
+        # (Flags)
+        narrow_row_rules, narrow_buckets = flags & 1, flags & 2
         self.name, self.word, self.order, self.sp, self.fp, self.link, self.pc, self.general, self.slot_registers = PROCESSORS[processor]
         expect(sections <= 64 and size == len(data) and 96 + 24 * sections <= size, "size")
         directory = bytearray(data[:96 + 24 * sections])
@@ -68,9 +70,9 @@ class Table:
             expect(zlib.crc32(self.sections[kind]) == crc, "checksum of a section")
         expect(all(kind in self.sections for kind in range(1, 11)), "a section is missing")
         self.bucket_count = (self.text_end - self.text_start + BUCKET_BYTES - 1) // BUCKET_BYTES
-        self.buckets = self.numbers(BUCKETS, "I", self.bucket_count + 1)
+        self.buckets = self.numbers(BUCKETS, "H" if narrow_buckets else "I", self.bucket_count + 1)
         self.row_addresses = self.numbers(ROW_ADDRESSES, "B", self.rows)
-        self.row_rules = self.numbers(ROW_RULES, "H", self.rows)
+        self.row_rules = self.numbers(ROW_RULES, "B" if narrow_row_rules else "H", self.rows)
         self.rule_words = self.numbers(RULES, "Q", self.rules)
         self.slot_words = self.numbers(SLOTS, "Q", self.rules * ((len(self.slot_registers) + 4) // 5))
         self.convention_registers = CONVENTION_REGISTERS.get(self.name, [])

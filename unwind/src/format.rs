@@ -16,6 +16,10 @@ pub const SECTION_ALIGNMENT: usize = 8;
 pub const BUCKET_SHIFT: u32 = 8;
 /// Rules are numbered with 16 bits.
 pub const MAX_RULES: usize = 1 << 16;
+/// Flag of a table whose rules are numbered with 8 bits: it has at most 256.
+pub(crate) const NARROW_ROW_RULES: u8 = 1;
+/// Flag of a table whose rows are counted with 16 bits: it has below 65,536.
+pub(crate) const NARROW_BUCKETS: u8 = 2;
 /// Bytes of code that one table may span: what keeps the bucket directory of a hostile input small.
 pub const MAX_TEXT_SPAN: u64 = 1 << 31;
 /// Bytes of an entry of the index over the source map.
@@ -47,11 +51,11 @@ pub enum SectionKind {
     DebugId = 1,
     /// The producer's name and version.
     Producer = 2,
-    /// u32 per 256 bytes of code, and one more: the first row at or after the bucket's start.
+    /// u32, or u16 by [`NARROW_BUCKETS`], per 256 bytes of code, and one more: the first row at or after the bucket's start.
     Buckets = 3,
     /// u8 per row: the low byte of its relative address.
     RowAddress = 4,
-    /// u16 per row: the number of its rule.
+    /// u16, or u8 by [`NARROW_ROW_RULES`], per row: the number of its rule.
     RowRule = 5,
     /// u64 per rule.
     Rules = 6,

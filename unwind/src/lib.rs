@@ -42,6 +42,7 @@ mod frame;
 mod goroutine;
 mod memory;
 mod modules;
+mod numbers;
 mod reasons;
 mod rule;
 mod scan;

@@ -9,9 +9,11 @@ use crate::arch::Arch;
 use crate::coroutines::CoroutineTable;
 use crate::cx::{self, Operation};
 use crate::format::{
-    BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_SECTIONS, SectionKind, VERSION, at,
+    BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_SECTIONS, NARROW_BUCKETS,
+    NARROW_ROW_RULES, SectionKind, VERSION, at,
 };
 use crate::goroutine::GoRuntime;
+use crate::numbers::Numbers;
 use crate::rule::{Kind, Rule, Slots};
 use crate::tasks::TaskTable;
 
@@ -23,9 +25,9 @@ use crate::tasks::TaskTable;
 pub struct Table<'a> {
     text_start: u64,
     text_size: u64,
-    buckets: &'a [[u8; 4]],
+    buckets: Numbers<'a, 2, 4>,
     row_address: &'a [u8],
-    row_rule: &'a [[u8; 2]],
+    row_rule: Numbers<'a, 1, 2>,
     rules: &'a [[u8; 8]],
     /// [`Machine::slot_words`](crate::arch::Machine::slot_words) for each rule.
     slots: &'a [[u8; 8]],
@@ -106,8 +108,9 @@ impl<'a> Table<'a> {
         }
         let (arch, flags) = (header.get(at::ARCH).copied(), header.get(at::FLAGS).copied());
         let arch = arch.and_then(Arch::from_number).ok_or(OpenError::Arch { found: arch.unwrap_or_default() })?;
-        if flags != Some(0) {
-            return Err(OpenError::Flags { found: flags.unwrap_or_default() });
+        let flags = flags.unwrap_or_default();
+        if flags & !(NARROW_ROW_RULES | NARROW_BUCKETS) != 0 {
+            return Err(OpenError::Flags { found: flags });
         }
         let file_size = word(at::FILE_SIZE)?;
         if file_size != bytes.len() as u64 {
@@ -133,8 +136,9 @@ impl<'a> Table<'a> {
         let rows = rows.ok_or(OpenError::Header { what: "more than 2^32 rows" })?;
         let rules = usize::try_from(word(at::RULES)?).ok().filter(|rules| *rules <= MAX_RULES);
         let rules = rules.ok_or(OpenError::Header { what: "more than 65536 rules" })?;
-        let bucket_words =
+        let buckets =
             usize::try_from(text_size.div_ceil(1 << BUCKET_SHIFT)).ok().and_then(|buckets| buckets.checked_add(1));
+        let buckets = buckets.ok_or(OpenError::Section { kind: SectionKind::Buckets })?;
         let text = |kind| core::str::from_utf8(section(kind)?).map_err(|_| OpenError::Section { kind });
         let debug_id = text(SectionKind::DebugId)?;
         let slot_words = rules.checked_mul(arch.machine().slot_words);
@@ -151,10 +155,12 @@ impl<'a> Table<'a> {
         Ok(Self {
             text_start,
             text_size,
-            buckets: array(section(SectionKind::Buckets)?, bucket_words, SectionKind::Buckets)?,
+            buckets: Numbers::over(section(SectionKind::Buckets)?, buckets, flags & NARROW_BUCKETS != 0)
+                .ok_or(OpenError::Section { kind: SectionKind::Buckets })?,
             row_address: array::<1>(section(SectionKind::RowAddress)?, Some(rows), SectionKind::RowAddress)?
                 .as_flattened(),
-            row_rule: array(section(SectionKind::RowRule)?, Some(rows), SectionKind::RowRule)?,
+            row_rule: Numbers::over(section(SectionKind::RowRule)?, rows, flags & NARROW_ROW_RULES != 0)
+                .ok_or(OpenError::Section { kind: SectionKind::RowRule })?,
             rules: array(section(SectionKind::Rules)?, Some(rules), SectionKind::Rules)?,
             slots: array(section(SectionKind::Slots)?, Some(slot_words), SectionKind::Slots)?,
             convention_slots,
@@ -210,12 +216,11 @@ impl<'a> Table<'a> {
             return None;
         }
         let bucket = usize::try_from(offset >> BUCKET_SHIFT).ok()?;
-        let [first, end] = self.buckets.get(bucket..)?.first_chunk::<2>()?;
-        let (first, end) = (u32::from_le_bytes(*first) as usize, u32::from_le_bytes(*end) as usize);
+        let [first, end] = self.buckets.pair(bucket)?;
         let before_end = first.checked_add(count_up_to(self.row_address, first..end, offset as u8)?)?;
         // The row in force may lie in an earlier bucket: then it is the last one before this bucket's first.
         let row = before_end.checked_sub(1)?;
-        self.row_rule.get(row).map(|number| usize::from(u16::from_le_bytes(*number)))
+        self.row_rule.get(row)
     }
 
     /// The module's debug id.
@@ -296,18 +301,19 @@ impl<'a> Table<'a> {
     /// Every row: its first address and its rule with the slots that go with it, by rising address. Ends early where the table
     /// is damaged.
     pub fn rows(&self) -> impl Iterator<Item = (Rva, Rule, Slots)> + '_ {
-        self.buckets.array_windows::<2>().enumerate().flat_map(move |(bucket, [first, end])| {
-            let (first, end) = (u32::from_le_bytes(*first) as usize, u32::from_le_bytes(*end) as usize);
-            let start = self.text_start.wrapping_add((bucket as u64) << BUCKET_SHIFT);
-            let addresses = self.row_address.get(first..end).unwrap_or_default();
-            let numbers = self.row_rule.get(first..end).unwrap_or_default();
-            addresses.iter().zip(numbers).map_while(move |(address, number)| {
-                let number = usize::from(u16::from_le_bytes(*number));
-                let (rule, slots) = (self.rules.get(number)?, self.slots_of(number)?);
-                let rva = Rva(start.wrapping_add(u64::from(*address)));
-                Some((rva, Rule(u64::from_le_bytes(*rule)), slots))
-            })
-        })
+        (0..self.buckets.len()).map_while(|bucket| self.buckets.pair(bucket)).enumerate().flat_map(
+            move |(bucket, pair)| {
+                let [first, end] = pair;
+                let start = self.text_start.wrapping_add((bucket as u64) << BUCKET_SHIFT);
+                let addresses = self.row_address.get(first..end).unwrap_or_default();
+                addresses.iter().zip(first..end).map_while(move |(address, row)| {
+                    let number = self.row_rule.get(row)?;
+                    let (rule, slots) = (self.rules.get(number)?, self.slots_of(number)?);
+                    let rva = Rva(start.wrapping_add(u64::from(*address)));
+                    Some((rva, Rule(u64::from_le_bytes(*rule)), slots))
+                })
+            },
+        )
     }
 
     /// First address after the code that the table spans.
@@ -345,7 +351,7 @@ impl<'a> Table<'a> {
         usize::try_from(rule.offset()).ok().and_then(|at| self.programs.get(at..)).unwrap_or_default()
     }
 
-    pub(crate) fn buckets(&self) -> &'a [[u8; 4]] {
+    pub(crate) fn buckets(&self) -> Numbers<'a, 2, 4> {
         self.buckets
     }
 
@@ -353,7 +359,7 @@ impl<'a> Table<'a> {
         self.row_address
     }
 
-    pub(crate) fn row_rules(&self) -> &'a [[u8; 2]] {
+    pub(crate) fn row_rules(&self) -> Numbers<'a, 1, 2> {
         self.row_rule
     }
 

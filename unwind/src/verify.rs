@@ -55,22 +55,21 @@ impl Table<'_> {
             VerifyError::Rows { bucket: Rva(start) }
         };
         let (addresses, buckets) = (self.row_addresses(), self.buckets());
-        if !self.text_start().0.is_multiple_of(1 << BUCKET_SHIFT) || buckets.first() != Some(&[0; 4]) {
+        if !self.text_start().0.is_multiple_of(1 << BUCKET_SHIFT) || buckets.get(0) != Some(0) {
             return Err(damaged(0));
         }
-        for (bucket, [first, end]) in buckets.array_windows::<2>().enumerate() {
-            let range = u32::from_le_bytes(*first) as usize..u32::from_le_bytes(*end) as usize;
-            let rows = addresses.get(range).ok_or(damaged(bucket))?;
+        for (bucket, (first, end)) in buckets.iter().zip(buckets.iter().skip(1)).enumerate() {
+            let rows = addresses.get(first..end).ok_or(damaged(bucket))?;
             // The first row lies at the very start, so that every address has a row at or before it.
             let starts_right = bucket > 0 || rows.first() == Some(&0);
             if !starts_right || !rows.is_sorted_by(|a, b| a < b) {
                 return Err(damaged(bucket));
             }
         }
-        let last = buckets.last().map_or(0, |last| u32::from_le_bytes(*last) as usize);
+        let last = buckets.iter().last();
         let rules = self.all_rules().len();
-        let numbers_fit = self.row_rules().iter().all(|number| usize::from(u16::from_le_bytes(*number)) < rules);
-        if last != addresses.len() || !numbers_fit {
+        let numbers_fit = self.row_rules().iter().all(|number| number < rules);
+        if last != Some(addresses.len()) || !numbers_fit {
             return Err(damaged(buckets.len().saturating_sub(1)));
         }
         Ok(())

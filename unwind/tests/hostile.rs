@@ -118,7 +118,7 @@ fn t17_a_damaged_table_is_refused_or_read_without_harm() {
 }
 
 /// CRC-32 (IEEE 802.3) of `bytes`, one bit after the other.
-fn crc32(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| crc >> 1 ^ if crc & 1 != 0 { 0xedb8_8320 } else { 0 })
     })

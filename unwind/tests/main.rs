@@ -35,3 +35,4 @@ mod traps_mips;
 mod traps_riscv64;
 mod traps_windows;
 mod traps_windows_arm64;
+mod widths;

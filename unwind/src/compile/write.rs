@@ -11,9 +11,10 @@ use super::rules::{RuleNumber, Rules};
 use super::{CompileError, Input, Report};
 use crate::arch::Arch;
 use crate::format::{
-    BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_TEXT_SPAN, SECTION_ALIGNMENT, SectionKind,
-    VERSION, at,
+    BUCKET_SHIFT, DIRECTORY_ENTRY_BYTES, HEADER_BYTES, MAGIC, MAX_RULES, MAX_TEXT_SPAN, NARROW_BUCKETS,
+    NARROW_ROW_RULES, SECTION_ALIGNMENT, SectionKind, VERSION, at,
 };
+use crate::numbers::narrowed;
 use crate::reasons;
 use crate::rule::{Rule, Slots};
 use crate::source::{self, Source};
@@ -181,6 +182,15 @@ pub(super) fn write(
     report.rules = rows.rules.len();
     debug_assert!(rows.rules.len() <= MAX_RULES);
 
+    let mut flags = 0;
+    if rows.rules.len() <= 1 << 8 {
+        flags |= NARROW_ROW_RULES;
+        rows.numbers = narrowed(&rows.numbers, 2, 1);
+    }
+    if rows.count < 1 << 16 {
+        flags |= NARROW_BUCKETS;
+        rows.buckets = narrowed(&rows.buckets, 4, 2);
+    }
     let (source_index, source_map) = source::write(&sources);
     let debug_id = input.debug_id.to_string();
     let rule_words: Vec<u8> = rows.rules.iter().flat_map(|(rule, _)| rule.0.to_le_bytes()).collect();
@@ -241,7 +251,7 @@ pub(super) fn write(
     header.extend(MAGIC);
     header.extend(VERSION.to_le_bytes());
     header.push(input.arch as u8);
-    header.push(0);
+    header.push(flags);
     header.extend([0; 4]);
     header.extend(((directory.len() / DIRECTORY_ENTRY_BYTES) as u32).to_le_bytes());
     header.extend((bytes.len() as u64).to_le_bytes());
