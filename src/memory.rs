@@ -58,15 +58,25 @@ impl Memory {
     ) -> String {
         let Some((state, _)) = &self.state else { return NO_STATE.to_owned() };
         if verdict != Verdict::Verified {
-            return match state.record(|seen| seen.record(trust, &[], &[])) {
-                Ok(_) => format!("not recorded, but for the policy: the verdict is {}", verdict.code()),
-                Err(error) => format!("not recorded: {error}"),
+            return match self.record_policy(trust) {
+                Ok(()) => format!("not recorded, but for the policy: the verdict is {}", verdict.code()),
+                Err(why) => why,
             };
         }
         match state.record(|seen| seen.record(trust, checkpoints, proofs)) {
             Ok(left_out) if left_out.is_empty() => RECORDED.to_owned(),
             Ok(left_out) => format!("{RECORDED}, but for {}", left_out.join("; ")),
             Err(error) => format!("not recorded: {error}"),
+        }
+    }
+
+    /// Records the root and the policy alone, for commands that judge many bundles or none to its end. An error says why it
+    /// was not done; where there is no state directory nothing is.
+    pub fn record_policy(&self, trust: &Trust) -> Result<(), String> {
+        let Some((state, _)) = &self.state else { return Ok(()) };
+        match state.record(|seen| seen.record(trust, &[], &[])) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("not recorded: {error}")),
         }
     }
 }

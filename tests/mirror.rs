@@ -134,6 +134,29 @@ fn a_second_run_sends_nothing_and_what_is_unsealed_stays_behind() {
     symseal(["bundle", "verify", &format!("{to}:3.0"), "--trust", &trust, "--store", &scene.at("store")]).ok();
 }
 
+/// A policy by which nothing may pass is remembered too: the one before it does not come back.
+#[test]
+fn the_policy_is_remembered_though_no_seal_holds_by_it() {
+    let Some(scene) = Scene::new() else { return };
+    let (from, to, trust, before) = (scene.source(), scene.destination(), scene.at("trust"), scene.at("before"));
+    let (exported, root_key) = (scene.at("before.json"), scene.at("keys/root.key.pem"));
+    let shown = symseal(["trust", "show", "--trust", &trust, "--json"]).ok().json();
+    symseal(["trust", "export", "--trust", &trust, "--output", &exported]).ok();
+    let key = shown["keys"][0]["key_id"].as_str().unwrap();
+    let revoked = ["--root-key", &root_key, "--key-id", key, "--reason", "stolen"];
+    symseal(["trust", "revoke", "--trust", &trust].iter().chain(&revoked)).ok();
+    let fingerprint = shown["root"]["fingerprint"].as_str().unwrap();
+    symseal(["trust", "import", &exported, "--trust", &before, "--fingerprint", fingerprint]).ok();
+
+    let reasons = |trust: &str| {
+        let state = scene.at("state");
+        let report = scene.mirror(&from, &to, &["--tag", "1.0", "--trust", trust, "--state", &state]).json();
+        report["tags"][0]["reason"].as_str().unwrap_or_default().to_owned()
+    };
+    assert!(reasons(&trust).contains("revo"), "{}", reasons(&trust));
+    assert!(reasons(&before).contains("policy"), "{}", reasons(&before));
+}
+
 #[test]
 fn a_tag_that_moves_after_its_seal_was_judged_brings_what_was_judged() {
     let Some(scene) = Scene::new() else { return };

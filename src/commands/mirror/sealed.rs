@@ -29,7 +29,19 @@ pub(super) struct Sealed {
 impl Sealed {
     /// Reads the trust directory.
     pub(super) fn open(trust: &Path, state: &StateArgs) -> Result<Self> {
-        Ok(Self { trust: load_trust(trust)?, memory: Memory::open(state)?, sources: HashSet::new(), has_told: false })
+        let mut sealed =
+            Self { trust: load_trust(trust)?, memory: Memory::open(state)?, sources: HashSet::new(), has_told: false };
+        if let Err(why) = sealed.memory.record_policy(&sealed.trust) {
+            sealed.tell(&why);
+        }
+        Ok(sealed)
+    }
+
+    /// A medium that cannot be written to is no reason to refuse, but one to say so, once.
+    fn tell(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.has_told, true) {
+            eprintln!("what was seen is not remembered: {}", visible(why));
+        }
     }
 
     /// Whether what has this digest may pass; else why not.
@@ -76,12 +88,8 @@ impl Sealed {
             return Ok(Err(format!("its seal does not hold: {check}")));
         }
         let recorded = self.memory.record(Verdict::Verified, &self.trust, &examined.checkpoints, &[]);
-        // A medium that cannot be written to is no reason to refuse, but one to say so, once.
-        if self.memory.seen().is_some()
-            && !recorded.starts_with(RECORDED)
-            && !std::mem::replace(&mut self.has_told, true)
-        {
-            eprintln!("what was seen is not remembered: {}", visible(&recorded));
+        if self.memory.seen().is_some() && !recorded.starts_with(RECORDED) {
+            self.tell(&recorded);
         }
         self.sources.extend(index.sources);
         Ok(Ok(()))

@@ -42,14 +42,21 @@ pub(super) fn run(args: &Args) -> Result<Answer> {
     let kit = Kit::open(&args.kit)?;
     let question = &args.question;
     let memory = Memory::open(&question.seal.state)?;
-    let (mut report, imported) = match load_trust(&trust_dir(question.seal.trust.as_ref())?) {
-        Ok(trust) => import(&kit, args, &trust, &memory)?,
-        Err(LoadTrustError::Trust { source, .. }) => (Report::refused_before_start(source.to_check()), None),
+    let (report, imported) = match load_trust(&trust_dir(question.seal.trust.as_ref())?) {
+        Ok(trust) => {
+            let (mut report, imported) = import(&kit, args, &trust, &memory)?;
+            if imported.is_none() {
+                report.memory = memory.record(report.verdict, &trust, &[], &[]);
+            }
+            (report, imported)
+        }
+        Err(LoadTrustError::Trust { source, .. }) => {
+            let mut report = Report::refused_before_start(source.to_check());
+            report.memory = memory.unchanged(report.verdict);
+            (report, None)
+        }
         Err(unreadable) => return Err(unreadable.into()),
     };
-    if imported.is_none() {
-        report.memory = memory.unchanged(report.verdict);
-    }
     if question.json {
         outln!("{}", serde_json::to_string_pretty(&report)?);
     } else {
