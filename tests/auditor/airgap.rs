@@ -183,7 +183,7 @@ fn every_change_to_a_kit_is_found_before_anything_is_imported() {
     assert_eq!((ran.status, &ran.json()["checks"][0]["id"]), (1, &"kit.seal".into()), "{ran:?}");
     // What is told of the memory is what was given.
     let ran = scene.import("stolen", "into-stolen", &["--state", &scene.at("state"), "--json"]);
-    assert_eq!(ran.json()["memory"], "not recorded: the verdict is refused", "{ran:?}");
+    assert_eq!(ran.json()["memory"], "not recorded, but for the policy: the verdict is refused", "{ran:?}");
     // What somebody else puts into the store meanwhile stays, however the import ends.
     let layout = symseal_bundle::LayoutDir::create(scene.path("into-shared")).unwrap();
     layout.write_blob(b"another's").unwrap();
