@@ -19,9 +19,17 @@ pub(crate) fn told_of_storage(error: &io::Error) -> &'static str {
         _ if CredentialsRefused::is_why(error) => {
             "the server's store refuses the server's credentials: the server's operator has to look at them"
         }
+        io::ErrorKind::HostUnreachable if is_of_database(error) => {
+            "the server's database does not answer: try again soon"
+        }
         io::ErrorKind::HostUnreachable => "the server's store does not answer: try again soon",
         _ => "the server's store failed: its log says why, under the X-Request-Id of this answer",
     }
+}
+
+/// Whether what storage says is the database's: servers that share an object store tell each other through it what they change there.
+pub(crate) fn is_of_database(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|why| why.is::<StoreError>())
 }
 
 /// Of a database.
@@ -43,6 +51,16 @@ mod tests {
     use super::*;
     use crate::endpoints::api::ApiError;
     use crate::endpoints::oci::OciError;
+
+    #[test]
+    fn what_storage_says_of_the_database_is_told_as_the_databases() {
+        let away = || io::Error::new(io::ErrorKind::HostUnreachable, StoreError::Away("no route".to_owned()));
+        let told = format!("{:?}", ApiError::from(away()));
+        assert!(told.contains("database-away"), "{told}");
+        assert!(told_of_storage(&away()).contains("the server's database"));
+        let told = format!("{:?}", ApiError::from(io::Error::from(io::ErrorKind::HostUnreachable)));
+        assert!(told.contains("storage-away"), "{told}");
+    }
 
     #[tokio::test]
     async fn nobody_is_told_where_the_server_keeps_what() {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::access::{CallerError, Grant};
 use crate::blobs::NotGiven;
-use crate::endpoints::{RETRY_AFTER, told_of_database, told_of_storage};
+use crate::endpoints::{RETRY_AFTER, is_of_database, told_of_database, told_of_storage};
 use crate::http::{NoRoom, NotGathered};
 use crate::pool::JobLost;
 use crate::quotas::{Full, OverQuota};
@@ -74,6 +74,7 @@ impl From<io::Error> for ApiError {
         }
         let told = told_of_storage(&error);
         match error.kind() {
+            io::ErrorKind::HostUnreachable if is_of_database(&error) => Self::away("database-away", told),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", told)
             }
