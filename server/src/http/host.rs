@@ -2,6 +2,15 @@
 
 use std::net::IpAddr;
 
+use axum::http::{HeaderMap, Version, header};
+
+/// Whether the request says once what it calls the server, as HTTP/1.1 asks for (RFC 9112, 3.2: else the answer has to be 400). Of two, a proxy in front may have
+/// believed the other.
+pub(crate) fn is_called_once(version: Version, headers: &HeaderMap) -> bool {
+    let names = headers.get_all(header::HOST).iter().count();
+    names == 1 || names == 0 && version != Version::HTTP_11
+}
+
 /// The name or address in `HOST[:PORT]`.
 pub(crate) fn name_of(host: &str) -> &str {
     match host.strip_prefix('[') {

@@ -68,6 +68,26 @@ async fn ask(server: &Running, method: &str, path: &str) -> Vec<u8> {
     answer
 }
 
+/// RFC 9112, 3.2.
+#[tokio::test]
+async fn a_request_of_http_1_1_says_once_what_it_calls_the_server() {
+    let root = tempfile::tempdir().unwrap();
+    let server = Running::start(root.path()).await;
+    let asked = async |version: &str, hosts: &str| {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let request = format!("GET /healthz HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(asked("1.1", "Host: localhost\r\n").await, "200");
+    assert_eq!(asked("1.1", "").await, "400");
+    assert_eq!(asked("1.1", "Host: localhost\r\nHost: localhost\r\n").await, "400");
+    assert_eq!(asked("1.0", "").await, "200");
+    assert_eq!(asked("1.0", "Host: localhost\r\nHost: other\r\n").await, "400");
+}
+
 fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|window| window == text.as_bytes())
 }
