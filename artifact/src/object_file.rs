@@ -221,6 +221,11 @@ impl<'d> ObjectFile<'d> {
         self.headers().is_il_alone()
     }
 
+    /// Whether the file has debug information in STABS, the form before DWARF, which is not read.
+    pub fn has_stabs(&self) -> bool {
+        self.headers().section(b".stab").is_some()
+    }
+
     /// Whether a relocatable ELF file is a module of Linux, or the debug file of one, and no input of a linker.
     pub fn is_kernel_module(&self) -> bool {
         self.headers().is_kernel_module()

@@ -109,7 +109,8 @@ const DAMAGED_UNITS: [&str; 7] = [
 /// debug information is damaged. Single entries and symbols that are left out say nothing of the kind.
 pub fn is_damaged_unit(reason: &str) -> bool {
     DAMAGED_UNITS.contains(&reason)
-        || reason.starts_with("section .debug_") && reason.ends_with("that cannot be decompressed")
+        || reason.starts_with("section .debug_")
+            && ["that cannot be decompressed", "that is not there"].iter().any(|what| reason.ends_with(what))
 }
 
 /// The functions of `binary`, with the debug information of the files `with` it.

@@ -42,6 +42,7 @@ mod mini_debug_info;
 mod mips_compressed;
 mod msf;
 mod names_elsewhere;
+mod odd_types;
 mod overlapping;
 mod reach;
 mod relocatable;

@@ -64,11 +64,17 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
     } else if let Some(link) = &object.debug_link {
         format!("add its debug file {} of id {}", link.name, module.debug_id)
     } else if has_debug_info && module.damaged_units() == 0 {
-        let of = if module.lines_of == LinesOf::RustLibrary { ", all of Rust's library" } else { "" };
+        let (of, what) = match module.lines_of {
+            LinesOf::RustLibrary => (", all of Rust's library", "its own sources"),
+            _ => ("", "the rest of it"),
+        };
         format!(
-            "its debug information has lines of {} of its {} bytes of code alone{of}: compile its own sources with -g, or add its debug file",
+            "its debug information has lines of {} of its {} bytes of code alone{of}: compile {what} with -g, or add its debug file",
             module.lined_bytes, module.statistics.text_bytes
         )
+    } else if object.has_stabs && !has_debug_info {
+        "its debug information is STABS, which is not read: compile it with -gdwarf-5, or add a debug file with DWARF"
+            .to_owned()
     } else if object.id_kind.code() == "text-hash" {
         let what_to_do = match object.format {
             Format::Pe if object.is_il_alone => "compile with -debug:portable (DebugType)",

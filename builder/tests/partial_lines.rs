@@ -60,6 +60,18 @@ fn lines_of_start_up_code_alone_are_no_debug_information_of_a_module() {
             }
         }
     }
+    // A program whose libraries have none is one all the same, if its own code has lines.
+    std::fs::write(at("main.c"), "int main(int n, char **a) { return n * 3 + (a != 0); }\n").unwrap();
+    for (flags, lines_of) in [(["-g0"], LinesOf::Parts), (["-g"], LinesOf::Module)] {
+        let objects = [object("start", &["-g"]), object("own", &["-g0"]), object("main", &flags)];
+        let program = at("program");
+        let mut arguments = vec!["-Wl,--build-id", "-o", program.to_str().unwrap()];
+        arguments.extend(objects.iter().map(|object| object.to_str().unwrap()));
+        run(&cc, &arguments);
+        let (module, advice) = only_module(&program);
+        assert_eq!((module.lines_of, advice.is_ok()), (lines_of, lines_of == LinesOf::Module), "{module:#?}");
+        assert!(module.lined_bytes < module.statistics.text_bytes / 10, "{module:#?}");
+    }
     // Without any there is nothing to tell of.
     let bare = compile(&cc, dir.path(), "bare.so", &own_code(), &["-g0", "-Wl,--build-id"]);
     let (module, advice) = only_module(&bare);

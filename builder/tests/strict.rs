@@ -292,3 +292,41 @@ fn a_damaged_unit_among_others_fails_a_strict_build() {
 fn section(object: &ObjectFile<'_>, name: &str) -> Vec<u8> {
     object.section(name).unwrap().1.to_vec()
 }
+
+/// `objcopy --remove-section` takes what it is told, and the units go on naming it.
+#[test]
+fn a_section_that_units_name_and_that_is_not_there_fails_a_strict_build() {
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    // The second range of the unit is in a section of its own.
+    let source =
+        "__attribute__((section(\".text.other\"))) int other(int x) { return x * 5; }\nint f(int x) { return x; }\n";
+    let whole = compile(&cc, dir.path(), "whole.so", source, &["-g", "-gdwarf-5", "-Wl,--build-id"]);
+    assert!(report(std::slice::from_ref(&whole)).is_complete());
+    std::fs::create_dir(dir.path().join("release")).unwrap();
+    let cut = dir.path().join("release/whole.so");
+    for section in [".debug_line", ".debug_str", ".debug_line_str", ".debug_rnglists"] {
+        run(&objcopy, &["--remove-section", section, text(&whole), text(&cut)]);
+        let found = report(std::slice::from_ref(&cut));
+        let told = format!("section {section} that is not there");
+        assert!(found.modules[0].skipped.contains_key(&told), "{section}: {:#?}", found.modules[0].skipped);
+        assert!(!found.is_complete() && found.damaged_modules() == 1, "{section}: {found:#?}");
+        let strict = builder(std::slice::from_ref(&cut)).strict(true).report();
+        assert!(matches!(strict, Err(BuildError::Strict { damaged: 1, .. })), "{section}: {strict:#?}");
+    }
+}
+
+/// The form of debug information before DWARF.
+#[test]
+fn debug_information_in_stabs_is_told_as_not_read() {
+    let Some(cc) = tool("cc") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("f.s");
+    let stabs = ".stabs \"f.c\",100,0,0,f\n.text\n.globl f\n.type f,@function\nf:\n.stabn 68,0,1,0\nret\n.size f,.-f\n";
+    std::fs::write(&source, stabs).unwrap();
+    let library = dir.path().join("f.so");
+    run(&cc, &["-shared", "-nostdlib", "-Wl,--build-id", text(&source), "-o", text(&library)]);
+    let found = report(&[library]);
+    let [unpaired] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    assert!(unpaired.advice.contains("STABS, which is not read"), "{unpaired:?}");
+}

@@ -130,20 +130,21 @@ impl<'s> Place<'s, '_> {
     pub(super) fn file(&self, header: &LineProgramHeader<Slice<'s>>, name: &[u8], directory: u64) -> Vec<u8> {
         let mut path = Vec::new();
         if !is_absolute(name) {
-            let directory = header.directory(directory).and_then(self.text);
-            path = self.directory(directory.unwrap_or_default());
+            let text = header.directory(directory).and_then(self.text);
+            path = self.directory(directory, text.unwrap_or_default());
         }
         push(&mut path, name);
         path
     }
 
-    pub(super) fn directory(&self, directory: &[u8]) -> Vec<u8> {
+    /// The path of the directory of this number and name.
+    pub(super) fn directory(&self, number: u64, directory: &[u8]) -> Vec<u8> {
         let mut path = Vec::new();
         if !is_absolute(directory) {
             path.extend_from_slice(self.comp_dir);
         }
-        // Directory 0 is the compilation directory itself before DWARF 5.
-        if directory != self.comp_dir || is_absolute(directory) {
+        // Directory 0 is the compilation directory itself; one of that name within it is another.
+        if number != 0 || directory != self.comp_dir || is_absolute(directory) {
             push(&mut path, directory);
         }
         path

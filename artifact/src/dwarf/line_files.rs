@@ -140,13 +140,13 @@ fn names<'s>(place: &Place<'s, '_>, program: &Program<'s>, take: &mut dyn FnMut(
         take(&path, named);
         Ok::<(), crate::cursor::Damaged>(())
     };
-    let directories = header.include_directories().iter();
-    for directory in directories {
-        if give((place.text)(*directory).map(|directory| place.directory(directory)), Named::Directory, work).is_err() {
+    let first = u64::from(header.version() < 5);
+    for (number, directory) in (first..).zip(header.include_directories()) {
+        let path = (place.text)(*directory).map(|directory| place.directory(number, directory));
+        if give(path, Named::Directory, work).is_err() {
             return;
         }
     }
-    let first = u64::from(header.version() < 5);
     for (number, file) in (first..).zip(header.file_names()) {
         let named = Named::File(files::checksum(header, number));
         let path = (place.text)(file.path_name()).map(|name| place.file(header, name, file.directory_index()));

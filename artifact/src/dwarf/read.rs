@@ -195,6 +195,9 @@ impl Reader<'_, '_> {
             }
         }
         let of_lines = unit.of_lines();
+        if let Some(reason) = unit.root.lacks.or(of_lines.root.lacks) {
+            work.skip(reason);
+        }
         let mut files = Files::default();
         let program = files::program(of_lines, work);
         let Buffers { entries, lines, rows } = buffers;

@@ -86,6 +86,8 @@ pub(crate) struct Root<'s> {
     addr_base: Option<u64>,
     pub(crate) rnglists_base: Option<u64>,
     gnu_ranges_base: u64,
+    /// The first section that the root refers to and the file does not have, as a reason for what was left out.
+    pub(crate) lacks: Option<&'static str>,
 }
 
 impl<'s> Unit<'s> {
@@ -162,6 +164,7 @@ impl<'s> Unit<'s> {
         for attribute in attributes {
             let value = value::read(&mut cursor, attribute, self.header.encoding)?;
             root.has_split_code |= OF_CODE.contains(&attribute.name);
+            root.lacks = root.lacks.or_else(|| self.lacks(attribute.name, value));
             match (attribute.name, value) {
                 (gimli::DW_AT_comp_dir, value) => comp_dir = Some(value),
                 (gimli::DW_AT_stmt_list, Value::Number(offset)) => root.line_offset = Some(offset),
@@ -189,6 +192,27 @@ impl<'s> Unit<'s> {
             None => low_pc.and_then(|value| self.address(value)).unwrap_or_default(),
         };
         Ok(())
+    }
+
+    /// The section that an attribute of the root refers to, if it is not there: files are stripped of single sections, too.
+    fn lacks(&self, attribute: gimli::DwAt, value: Value<'_>) -> Option<&'static str> {
+        let (own, addresses) = (self.own, self.address_sections());
+        let (section, reason) = match (attribute, value) {
+            (gimli::DW_AT_stmt_list, Value::Number(_)) if !own.is_split => {
+                (&own.line, "section .debug_line that is not there")
+            }
+            (gimli::DW_AT_ranges, Value::Number(_)) if self.header.encoding.version < 5 => {
+                (&addresses.ranges, "section .debug_ranges that is not there")
+            }
+            (gimli::DW_AT_ranges, Value::Number(_) | Value::RangeListIndex(_)) => {
+                (&own.rnglists, "section .debug_rnglists that is not there")
+            }
+            (_, Value::LineStrOffset(_)) => (&own.line_str, "section .debug_line_str that is not there"),
+            (_, Value::StrOffset(_) | Value::StrIndex(_)) => (&own.str, "section .debug_str that is not there"),
+            (_, Value::AddressIndex(_)) => (&addresses.addr, "section .debug_addr that is not there"),
+            _ => return None,
+        };
+        section.is_empty().then_some(reason)
     }
 
     /// Appends the ranges of code that the unit says it has; returns whether it says any. (DWARF 5, 3.1.1)

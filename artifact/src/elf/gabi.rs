@@ -69,6 +69,7 @@ pub(crate) const SHN_COMMON: u16 = 0xfff2;
 pub(crate) const SHN_XINDEX: u16 = 0xffff;
 
 pub(crate) const STT_NOTYPE: u8 = 0;
+pub(crate) const STT_OBJECT: u8 = 1;
 pub(crate) const STT_FUNC: u8 = 2;
 pub(crate) const STT_GNU_IFUNC: u8 = 10;
 pub(crate) const STB_GLOBAL: u8 = 1;

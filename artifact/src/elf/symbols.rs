@@ -7,6 +7,10 @@ use crate::ObjectKind;
 use crate::fields::Fields;
 use crate::symbols::{Symbol, SymbolTable};
 
+/// The rank of a symbol of data, which comes last. Compilers that put tables before their functions give both that type (GHC), others all that they
+/// define (Zig): in a section of instructions it names code, if it says how much.
+const OBJECT: u8 = 3;
+
 /// Bytes of the symbol tables and of their names.
 pub(crate) fn symbol_bytes(elf: &Elf<'_>) -> u64 {
     let (symbols, names) = dynamic::symbols(elf);
@@ -90,10 +94,14 @@ fn symbol<'d>(
         gabi::STT_FUNC => 0,
         gabi::STT_GNU_IFUNC => 1,
         gabi::STT_NOTYPE => 2,
+        gabi::STT_OBJECT if size > 0 => OBJECT,
         _ => return None,
     };
     let section = fields.u16(section_at)?;
     if section == gabi::SHN_UNDEF || section == gabi::SHN_ABS || section == gabi::SHN_COMMON {
+        return None;
+    }
+    if type_rank == OBJECT && !section_of(elf, section, extended, number).is_some_and(Section::is_executable) {
         return None;
     }
     let name = unversioned(name_at(names, fields.u32(0)?));

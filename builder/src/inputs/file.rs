@@ -78,6 +78,8 @@ pub(crate) struct ObjectFacts {
     pub(crate) tells: Tells,
     /// It has debug information that is not read.
     pub(crate) relocation_problem: Option<RelocationProblem>,
+    /// It has some in STABS.
+    pub(crate) has_stabs: bool,
     /// dwz has packed its debug information.
     pub(crate) is_packed_by_dwz: bool,
     pub(crate) has_mini_debug_info: bool,

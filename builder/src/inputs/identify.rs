@@ -191,6 +191,7 @@ fn facts(object: &ObjectFile<'_>, bytes: &[u8]) -> ObjectFacts {
             DebugInfoKind::None => Tells::Nothing,
         },
         relocation_problem: object.relocation_problem(),
+        has_stabs: object.has_stabs(),
         is_packed_by_dwz: object.is_packed_by_dwz(),
         has_mini_debug_info: object.has_mini_debug_info(),
         code: code_sections(object),

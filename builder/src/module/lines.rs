@@ -11,6 +11,21 @@ const ONE_OF: u64 = 10;
 /// Bytes of code that need none: what a C library adds to start a program, and a linkage table, are more than the whole of the smallest programs.
 const START_UP: u64 = 4096;
 
+/// What start-up code calls, by its linkage name: in C and what follows it, Fortran, D, Ada, Pascal, Haskell, and of Windows' programs. Rust's `main` is
+/// made by its compiler, and has no lines.
+const BEGINNINGS: [&str; 10] = [
+    "main",
+    "MAIN__",
+    "_Dmain",
+    "adainit",
+    "PASCALMAIN",
+    "ZCMain_main_info",
+    "wmain",
+    "WinMain",
+    "wWinMain",
+    "DllMain",
+];
+
 /// The code that has lines.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lines {
@@ -22,15 +37,26 @@ pub(crate) struct Lines {
 impl Lines {
     pub(crate) fn of(stream: &FunctionStream) -> Self {
         let bytes = stream.functions.iter().map(lined_bytes).fold(0, u64::saturating_add);
+        let is_small = bytes < stream.statistics.text_bytes.saturating_sub(START_UP) / ONE_OF;
         let mut sources = stream.sources.iter().map(|source| stream.strings.get(source.path));
         let of = match bytes {
             0 => LinesOf::None,
-            _ if bytes < stream.statistics.text_bytes.saturating_sub(START_UP) / ONE_OF => LinesOf::Parts,
-            _ if sources.all(is_of_rusts_library) => LinesOf::RustLibrary,
+            // The most of a program that is linked statically may be libraries without lines.
+            _ if is_small && !has_lines_of_its_own(stream) => LinesOf::Parts,
+            _ if !stream.sources.is_empty() && sources.all(is_of_rusts_library) => LinesOf::RustLibrary,
             _ => LinesOf::Module,
         };
         Self { bytes, of }
     }
+}
+
+/// Whether the function has lines with which a program's own code begins.
+fn has_lines_of_its_own(stream: &FunctionStream) -> bool {
+    let is_beginning = |name: &symseal_symx::StrId| BEGINNINGS.contains(&stream.strings.get(*name));
+    let begins = |function: &&FunctionRecord| {
+        is_beginning(&function.symbol) || is_beginning(&function.name) || function.aliases.iter().any(is_beginning)
+    };
+    stream.functions.iter().filter(begins).any(|function| lined_bytes(function) > 0)
 }
 
 /// Bytes of a function whose rows have a line.
