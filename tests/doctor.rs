@@ -293,6 +293,11 @@ fn a_certificate_that_ends_soon_or_is_of_another_key_is_told() {
         .unwrap();
     assert!(expired.status.success(), "{}", String::from_utf8_lossy(&expired.stderr));
     examine("past.pem", "year.key").has("tls.expiry", "problem", "expired at");
+    // A check before a start warns of it, as the start itself does: the server serves all the same.
+    let (data, certificate, key) = (scene.at("checked"), scene.at("past.pem"), scene.at("year.key"));
+    let checked = ["serve", "--check-config", "--data", &data, "--tls-certificate", &certificate, "--tls-key", &key];
+    let checked = crate::program::symseal(checked).ok();
+    assert!(checked.stderr.contains("expired at"), "{checked:?}");
 }
 
 #[test]

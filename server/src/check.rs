@@ -37,6 +37,7 @@ pub fn check(config: &Config, origins: &Origins, seals: Option<&SealRules>) -> R
 pub fn warnings(config: &Config, origins: &Origins, schedule: Option<Schedule>) -> Vec<String> {
     let mut warnings = idle_rules(&config.retention);
     warnings.extend(origins.warnings());
+    warnings.extend(config.tls.as_ref().and_then(crate::doctor::why_not_valid));
     if let (Some(burst), None) = (config.limits.burst, config.limits.requests_per_second) {
         let meant = "set that too for a limit, or leave both out for none";
         warnings.push(format!("limits.burst = {burst} means nothing without limits.requests_per_second: {meant}"));

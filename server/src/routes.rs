@@ -116,6 +116,8 @@ async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Call
         return refused.into_response();
     }
     let is_get = method == Method::GET || method == Method::HEAD;
+    // RFC 9110, 15.5.6: of what is refused for what it is, too, as the deletion of what others name.
+    let others: Vec<&str> = target.methods().iter().copied().filter(|known| *known != method.as_str()).collect();
     let answer = match (target, method.as_str()) {
         (Target::Catalog, _) if is_get => oci::catalog::get(&app, &caller, query),
         (Target::Tags(name), _) if is_get => oci::tags::get(&app, &name, query),
@@ -136,7 +138,13 @@ async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Call
         (Target::Manifest(name, reference), "DELETE") => oci::manifests::delete(app, name, reference).await,
         _ => Err(OciError::new(Code::Unsupported, format!("{method} is not known for this path"))),
     };
-    answer.unwrap_or_else(IntoResponse::into_response)
+    let mut answer = answer.unwrap_or_else(IntoResponse::into_response);
+    if answer.status() == StatusCode::METHOD_NOT_ALLOWED
+        && let Ok(allowed) = HeaderValue::try_from(others.join(", "))
+    {
+        answer.headers_mut().insert(header::ALLOW, allowed);
+    }
+    answer
 }
 
 async fn build_id(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {

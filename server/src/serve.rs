@@ -19,6 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tower_service::Service as _;
 
@@ -28,7 +29,7 @@ use crate::app::App;
 use crate::check::idle_rules;
 use crate::collector::{Collector, NO_GRACE, Schedule};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
-use crate::http::{BreakConnection, Breakable, MapSender, Peer, Unsent, listen};
+use crate::http::{Answering, BreakConnection, Breakable, MapSender, Peer, Unsent, listen};
 use crate::opened::{lock_data, open};
 use crate::origins::{no_tree, no_upstream};
 use crate::pool::Pool;
@@ -210,6 +211,7 @@ impl Server {
         let scanning = app.trees.get().map(|trees| tokio::spawn(scan_again(Arc::clone(trees))));
         let router = routes(Arc::clone(&app));
         let graceful = GracefulShutdown::new();
+        let (stop, stops) = watch::channel(false);
         let mut not_accepted = NotAccepted::default();
         let unsent = Unsent::of_the_system();
         loop {
@@ -217,9 +219,9 @@ impl Server {
                 () = &mut shutdown => break,
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => {
-                        let watcher = graceful.watcher();
+                        let ends = (graceful.watcher(), stops.clone());
                         let stream = Breakable::new(stream, &unsent);
-                        accept(stream, Peer(peer.ip()), tls.as_deref(), (router.clone(), HEAD_TIMEOUT), watcher);
+                        accept(stream, Peer(peer.ip()), tls.as_deref(), (router.clone(), HEAD_TIMEOUT), ends);
                     }
                     Err(error) => {
                         not_accepted.tell(&error);
@@ -229,6 +231,7 @@ impl Server {
             }
         }
         app.stopping.store(true, Ordering::Relaxed);
+        stop.send_replace(true);
         drop(listener);
         if let Some(renewing) = renewing {
             renewing.abort();
@@ -329,23 +332,32 @@ async fn renew(tls: Arc<Tls>, pool: Pool) {
     }
 }
 
-/// Answers what comes over a connection that was accepted, by a router and within a time for a request's head, and one before it for the handshake. What is
-/// given back ends it.
+/// Answers what comes over a connection that was accepted, by a router and within a time for a request's head, and one before it for the handshake, which
+/// ends, too, when the server stops. What is given back ends it.
 pub(crate) fn accept(
     stream: Breakable,
     peer: Peer,
     tls: Option<&Tls>,
     (router, patience): (Router, Duration),
-    watcher: Watcher,
+    (watcher, mut stops): (Watcher, watch::Receiver<bool>),
 ) -> AbortHandle {
+    let answered = stream.answered();
     let Some(tls) = tls else {
-        return tokio::spawn(serve_connection(MapSender::new(stream), peer, (router, patience), watcher))
-            .abort_handle();
+        let stream = Answering::new(MapSender::new(stream), answered);
+        return tokio::spawn(serve_connection(stream, peer, (router, patience), watcher)).abort_handle();
     };
     let acceptor = tls.acceptor();
     let serving = tokio::spawn(async move {
-        match tokio::time::timeout(patience, acceptor.accept(stream)).await {
-            Ok(Ok(stream)) => serve_connection(stream, peer, (router, patience), watcher).await,
+        let handshake = tokio::time::timeout(patience, acceptor.accept(stream));
+        let shaken = tokio::select! {
+            shaken = handshake => shaken,
+            _ = stops.wait_for(|stops| *stops) => return tracing::debug!("the server stops: a connection was not encrypted"),
+        };
+        match shaken {
+            Ok(Ok(stream)) => {
+                let stream = Answering::new(stream, answered);
+                serve_connection(stream, peer, (router, patience), watcher).await;
+            }
             Ok(Err(error)) => tracing::debug!(%error, "a connection was not encrypted"),
             Err(_) => tracing::debug!("a connection was not encrypted in time"),
         }

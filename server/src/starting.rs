@@ -13,6 +13,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::endpoints::plain;
@@ -45,6 +46,7 @@ pub(crate) async fn answer_until_done<T>(
 ) -> T {
     let router = Router::new().fallback(answer);
     let connections = GracefulShutdown::new();
+    let (stop, stops) = watch::channel(false);
     let mut open: VecDeque<AbortHandle> = VecDeque::new();
     let unsent = Unsent::of_the_system();
     let mut work = std::pin::pin!(work);
@@ -59,14 +61,15 @@ pub(crate) async fn answer_until_done<T>(
                     {
                         oldest.abort();
                     }
-                    let watcher = connections.watcher();
+                    let ends = (connections.watcher(), stops.clone());
                     let stream = Breakable::new(stream, &unsent);
-                    open.push_back(accept(stream, Peer(peer.ip()), tls, (router.clone(), PATIENCE), watcher));
+                    open.push_back(accept(stream, Peer(peer.ip()), tls, (router.clone(), PATIENCE), ends));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
         }
     };
+    stop.send_replace(true);
     tokio::spawn(tokio::time::timeout(LAST, connections.shutdown()));
     done
 }

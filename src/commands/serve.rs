@@ -5,7 +5,7 @@ mod origins;
 mod settings;
 
 use std::future::Future;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -20,7 +20,7 @@ use crate::keyring;
 use crate::log_lines::visible_fields;
 use crate::output::outln;
 
-pub(crate) use self::settings::{Chosen, Settings, load_config};
+pub(crate) use self::settings::{Chosen, GC_GRACE, Settings, load_config};
 
 /// Serve bundles to OCI clients, and their files to debuggers and profilers.
 #[derive(ClapArgs)]
@@ -33,7 +33,8 @@ pub(crate) use self::settings::{Chosen, Settings, load_config};
   symseal serve --config /etc/symseal/server.toml --check-config
   DEBUGINFOD_URLS=http://127.0.0.1:8790 gdb -iex 'set auto-load no' ./app
 
-The first line on standard output names the address. Ctrl-C or SIGTERM ends the server after the requests under way.
+The first line on standard output names the address. Ctrl-C or SIGTERM ends the server after the requests under way; SIGHUP without a terminal, SIGUSR1 and
+SIGUSR2 change nothing.
 Every setting can stand in the file that --config names, and in the environment: SYMSEAL_SERVER_ACCESS__MODE=tokens is
 mode in [access]. Options go before the environment, the environment before the file. docs/operating.md lists them.
 On loopback everybody may do everything but write to the log; on another address say who may (--access).")]
@@ -199,6 +200,9 @@ pub(crate) fn shutdown() -> io::Result<impl Future<Output = ()>> {
 struct StopSignals {
     interrupted: tokio::signal::unix::Signal,
     terminated: tokio::signal::unix::Signal,
+    /// The terminal went away, or somebody asks a server to read its settings again, or to open its logs anew.
+    hung_up: tokio::signal::unix::Signal,
+    asked: [tokio::signal::unix::Signal; 2],
     /// A file grew beyond what the process may write: who listens for it is told by the write, and not ended.
     _too_large: tokio::signal::unix::Signal,
 }
@@ -211,14 +215,26 @@ impl StopSignals {
         Ok(Self {
             interrupted: signal(SignalKind::interrupt())?,
             terminated: signal(SignalKind::terminate())?,
+            hung_up: signal(SignalKind::hangup())?,
+            asked: [signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?],
             _too_large: signal(too_large)?,
         })
     }
 
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupted.recv() => {}
-            _ = self.terminated.recv() => {}
+        let Self { interrupted, terminated, hung_up, asked: [one, two], .. } = self;
+        loop {
+            tokio::select! {
+                _ = interrupted.recv() => return,
+                _ = terminated.recv() => return,
+                _ = hung_up.recv() => if io::stdin().is_terminal() { return },
+                _ = one.recv() => {}
+                _ = two.recv() => {}
+            }
+            // Habit of those who run servers: the rotation of a log, the renewal of a certificate.
+            eprintln!(
+                "a signal that changes nothing: settings are read at the start, certificates again by themselves, and the log goes to standard error (SIGTERM ends the server)"
+            );
         }
     }
 }

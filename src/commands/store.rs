@@ -13,9 +13,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use symseal_seal::UtcSeconds;
-use symseal_server::{Config, Note, ServerError, parse_duration};
+use symseal_server::{Config, ConfigFile, Note, ServerError, parse_duration};
 
-use crate::commands::serve::load_config;
+use crate::commands::serve::{GC_GRACE, load_config};
 use crate::data_owner::act_for_owner;
 use crate::exit::Answer;
 use crate::output::outln;
@@ -123,19 +123,24 @@ fn print_notes(name: &str, notes: &BTreeMap<String, Note>, as_json: bool, nothin
 impl Place {
     /// To look.
     fn config(&self) -> Result<Config> {
-        let config = self.found()?;
+        let (config, _) = self.found()?;
         act_for_owner(&config.data, false)?;
         Ok(config)
     }
 
     /// To change something. What is kept in a bucket and a database alone is nobody's directory.
     fn config_to_write(&self) -> Result<Config> {
-        let config = self.found()?;
-        act_for_owner(&config.data, config.blobs.is_none() || config.database.is_none())?;
-        Ok(config)
+        Ok(self.opened_to_write()?.0)
     }
 
-    fn found(&self) -> Result<Config> {
+    /// The same, and what else the file and the environment say.
+    fn opened_to_write(&self) -> Result<(Config, ConfigFile)> {
+        let (config, file) = self.found()?;
+        act_for_owner(&config.data, config.blobs.is_none() || config.database.is_none())?;
+        Ok((config, file))
+    }
+
+    fn found(&self) -> Result<(Config, ConfigFile)> {
         let mut file = load_config(self.config.as_deref())?;
         if let Some(database) = &self.database {
             file.set_database(database.clone());
@@ -151,7 +156,7 @@ impl Place {
         if config.blobs.is_none() && !config.data.is_dir() {
             bail!("--data {}: expected a server's data directory, found none", config.data.display());
         }
-        Ok(config)
+        Ok((config, file))
     }
 }
 
@@ -170,9 +175,9 @@ and no trace names. Whatever has a name stays: delete tags and manifests first (
 pub struct GcArgs {
     #[command(flatten)]
     place: Place,
-    /// How long a blob stays that nothing names: s, m, h or d.
-    #[arg(long, default_value = "24h", value_parser = parse_duration)]
-    grace: Duration,
+    /// How long a blob stays that nothing names: s, m, h or d; default: the configuration's gc.grace, else 24h.
+    #[arg(long, value_parser = parse_duration)]
+    grace: Option<Duration>,
     /// Print the counts as JSON.
     #[arg(long)]
     json: bool,
@@ -251,11 +256,12 @@ fn scrub(args: &ScrubArgs) -> Result<Answer> {
 }
 
 fn collect(args: &GcArgs) -> Result<Answer> {
-    let config = args.place.config_to_write()?;
+    let (config, file) = args.place.opened_to_write()?;
+    let grace = args.grace.or(file.gc_grace()).unwrap_or(GC_GRACE);
     let runtime = runtime()?;
     let collected = match config.blobs {
-        Some(_) => runtime.block_on(symseal_server::collect_beside(&config, args.grace)),
-        None => runtime.block_on(symseal_server::collect_stopped(&config.data, args.grace)),
+        Some(_) => runtime.block_on(symseal_server::collect_beside(&config, grace)),
+        None => runtime.block_on(symseal_server::collect_stopped(&config.data, grace)),
     };
     let collected = match collected {
         Err(ServerError::Locked { path }) => bail!(

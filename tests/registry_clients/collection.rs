@@ -1,6 +1,6 @@
 //! A server that collects all the time is killed at random moments: nothing that has a name is lost, and what has none goes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -77,6 +77,12 @@ async fn whole(base: &str) -> Vec<u64> {
     numbers
 }
 
+/// Every file in a folder and those in it.
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
 fn blobs(data: &Path) -> usize {
     let shards = std::fs::read_dir(data.join("blobs/sha256")).unwrap();
     shards.map(|shard| std::fs::read_dir(shard.unwrap().path()).unwrap().count()).sum()
@@ -114,4 +120,33 @@ fn a_server_that_is_killed_while_it_collects_loses_nothing_that_has_a_name() {
     let untagged = std::fs::read_dir(data.join("repositories/r/_manifests/sha256")).unwrap();
     let manifests = untagged.filter(|file| file.as_ref().unwrap().file_name().len() == 64).count();
     assert_eq!(blobs(&data), 2 * manifests + 1);
+}
+
+/// Who runs rounds by a schedule of his own has said in the server's file how long things stay.
+#[test]
+fn a_round_by_hand_keeps_to_the_grace_period_of_the_configuration() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let server = RunningServer::start_with(&data, &["--gc-interval", "0s"]);
+    let bytes = b"of a push under way";
+    let url = format!("http://{}/v2/r/blobs/uploads/?digest={}", server.address, Digest::of(bytes));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let pushed = runtime.block_on(reqwest::Client::new().post(&url).body(bytes.to_vec()).send()).unwrap();
+    assert_eq!(pushed.status(), 201);
+    drop(server);
+    let two_days_ago = std::time::SystemTime::now() - Duration::from_secs(2 * 86_400);
+    for file in files_below(&data) {
+        std::fs::File::open(&file).unwrap().set_modified(two_days_ago).unwrap();
+    }
+    let config = root.path().join("server.toml");
+    let round = |grace: &str, more: &[&str]| {
+        std::fs::write(&config, format!("data = {:?}\n[gc]\n{grace}\n", data.display().to_string())).unwrap();
+        let first = ["store", "gc", "--config", config.to_str().unwrap(), "--json"];
+        symseal(first.iter().chain(more)).ok().json()["blobs"].as_u64().unwrap()
+    };
+    assert_eq!(round("grace = \"365d\"", &[]), 0, "the file's");
+    assert_eq!(round("grace = \"1s\"", &["--grace", "365d"]), 0, "options go before the file");
+    assert_eq!(round("", &["--grace", "3d"]), 0, "options alone");
+    assert_eq!(round("", &[]), 1, "a day, where nothing is said");
 }

@@ -45,8 +45,12 @@ fn push(folder: &std::path::Path, server: &RunningServer, bytes: &[u8]) -> Strin
     format!("/v2/app/blobs/{digest}")
 }
 
+fn signal(server: &RunningServer, name: &str) {
+    assert!(Command::new("kill").args([&format!("-{name}"), &server.id().to_string()]).status().unwrap().success());
+}
+
 fn terminate(server: &RunningServer) {
-    assert!(Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap().success());
+    signal(server, "TERM");
     wait_until("no new client is taken", || TcpStream::connect(&server.address).is_err());
 }
 
@@ -98,4 +102,43 @@ fn a_client_that_reads_no_further_holds_up_the_end_for_as_long_as_the_operator_s
     // What it did not read is cut off, and is not taken for a whole body, whose length was said.
     let _ = reading.read_to_end(&mut got);
     assert!(got.len() < LARGE);
+}
+
+/// elfutils' client keeps "there is no such file" for ten minutes of a connection that is closed in order before it was answered, and its request may be on the way.
+#[test]
+fn a_connection_that_was_not_answered_yet_is_reset_when_the_server_ends() {
+    let Some(_) = tool("curl") else { return };
+    let root = tempfile::tempdir().unwrap();
+    let mut running = server(root.path(), &[], &[]);
+    let connect = || {
+        let stream = TcpStream::connect(&running.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    };
+    let (mut fresh, mut answered) = (connect(), send(&running.address, "GET /healthz HTTP/1.1", b""));
+    let (told, _) = head(&mut answered);
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    // The server has taken the connection when it has answered a later one.
+    assert_eq!(get(&running.address, "/healthz").status, 200);
+    terminate(&running);
+    let (mut byte, reset) = ([0], std::io::ErrorKind::ConnectionReset);
+    assert_eq!(fresh.read(&mut byte).map_err(|error| error.kind()), Err(reset), "not answered");
+    let mut rest = Vec::new();
+    assert_eq!(answered.read_to_end(&mut rest).map_err(|error| error.kind()), Ok(rest.len()), "answered");
+    assert_eq!(running.wait().code(), Some(0));
+}
+
+/// Those who rotate logs and renew certificates send them, and systemd counts an end by SIGHUP as one that was wanted.
+#[test]
+fn signals_of_habit_do_not_end_a_server() {
+    let Some(_) = tool("curl") else { return };
+    let root = tempfile::tempdir().unwrap();
+    let mut running = server(root.path(), &[], &[]);
+    for name in ["HUP", "USR1", "USR2"] {
+        signal(&running, name);
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(get(&running.address, "/healthz").status, 200, "{name}");
+    }
+    terminate(&running);
+    assert_eq!(running.wait().code(), Some(0));
 }

@@ -4,7 +4,7 @@ use symseal_seal::UtcSeconds;
 use x509_cert::Certificate;
 use x509_cert::der::Decode as _;
 
-use super::{Finding, key_file};
+use super::{Finding, Standing, key_file};
 use crate::clock::now;
 use crate::config::TlsConfig;
 use crate::tls::{Tls, read_chain};
@@ -27,6 +27,13 @@ pub(super) fn look(tls: Option<&TlsConfig>) -> Vec<Finding> {
     let mut findings = vec![key, expiry(files)];
     findings.extend(key_file::look("tls.key-permissions", &files.key));
     findings
+}
+
+/// Why clients do not believe the certificate, or will not soon.
+pub(crate) fn why_not_valid(files: &TlsConfig) -> Option<String> {
+    let finding = expiry(files);
+    let is_worth_it = matches!(finding.standing, Standing::Problem | Standing::Warning);
+    is_worth_it.then(|| [Some(finding.found), finding.advice].into_iter().flatten().collect::<Vec<_>>().join(": "))
 }
 
 /// The first end of a certificate in the chain: without any of them clients do not come up to one that they believe.

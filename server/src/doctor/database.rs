@@ -38,7 +38,7 @@ pub(super) async fn look(config: &Config) -> Vec<Finding> {
             let advice = match config.database {
                 Some(_) => "let the database run, and name it with a user and a password that it knows (database)",
                 None => {
-                    "let the server's user read the file; a damaged one is moved aside and made again (docs/operating.md, Recovery)"
+                    "let the server's user read the file; where it is damaged, stop the server and move it away: a start makes a new one from the blobs (docs/operating.md, Recovery)"
                 }
             };
             return vec![Finding::problem(REACHED, format!("{place}: {problem}"), advice)];

@@ -31,6 +31,7 @@ use crate::collector::Schedule;
 use crate::origins::Origins;
 use crate::seals::SealRules;
 
+pub(crate) use certificate::why_not_valid;
 pub use finding::{Finding, Standing};
 pub use upstreams::ask_server;
 

@@ -36,6 +36,8 @@ fn reached(objects: &Arc<Objects>) -> Finding {
     let failed = |error: io::Error| {
         let advice = if CredentialsRefused::is_why(&error) {
             "give the server a key that may list, read, write and delete in this bucket (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+        } else if error.to_string().contains("no such bucket") {
+            "make the bucket, or name the one that is meant (blobs)"
         } else {
             "let the object store run, and name it rightly (s3.endpoint, s3.region, s3.ca, AWS_ENDPOINT_URL)"
         };

@@ -43,7 +43,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::file_cache::FileCache;
-use crate::http::{Breakable, Peer, Unsent, listen};
+use crate::http::{Answering, Breakable, Peer, Unsent, listen};
 use crate::pool::Pool;
 use crate::{Patience, STOP_WITHIN, ServerError, opened, serve};
 use catalogue::{Catalogue, Listed};
@@ -188,6 +188,8 @@ impl Gateway {
                 accepted = accepted => match accepted {
                     (Ok((stream, peer)), place) => {
                         let stream = Breakable::new(stream, &unsent);
+                        let answered = stream.answered();
+                        let stream = Answering::new(stream, answered);
                         let connection = serve::serve_connection(stream, Peer(peer.ip()), (router.clone(), serve::HEAD_TIMEOUT), graceful.watcher());
                         tokio::spawn(async move {
                             connection.await;

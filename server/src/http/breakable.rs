@@ -1,7 +1,8 @@
 //! A connection that ends in order, or with a reset, and keeps to its share of what the kernel holds.
 //!
 //! elfutils' client keeps "there is no such file" for ten minutes also where a connection is closed in order before an answer, or before an
-//! answer's end; a reset it does not keep (measured with 0.188). So whatever does not come to an orderly end is reset.
+//! answer's end; a reset it does not keep (measured with 0.188). So whatever does not come to an orderly end is reset: also a connection over which nothing
+//! was said yet, when a server that stops ends it, as its first request may be on its way.
 
 use std::io;
 use std::pin::Pin;
@@ -10,6 +11,7 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::answered::Answered;
 use super::unsent::{Bound, Unsent};
 
 /// The connection. Dropped before it was shut down, it is reset.
@@ -17,6 +19,9 @@ use super::unsent::{Bound, Unsent};
 pub(crate) struct Breakable {
     stream: TcpStream,
     bound: Bound,
+    answered: Answered,
+    /// The client sends nothing more.
+    has_ended: bool,
     is_shut_down: bool,
 }
 
@@ -25,7 +30,13 @@ impl Breakable {
     pub(crate) fn new(stream: TcpStream, unsent: &Unsent) -> Self {
         // Answers are written whole: waiting for more only delays small ones.
         let _ = stream.set_nodelay(true);
-        Self { bound: Bound::new(&stream, unsent), stream, is_shut_down: false }
+        let answered = Answered::default();
+        Self { bound: Bound::new(&stream, unsent), stream, answered, has_ended: false, is_shut_down: false }
+    }
+
+    /// Whether anything was said over it, for what says it.
+    pub(crate) fn answered(&self) -> Answered {
+        self.answered.clone()
     }
 
     /// The stream itself, to which so many bytes are about to be written.
@@ -46,7 +57,12 @@ impl Drop for Breakable {
 
 impl AsyncRead for Breakable {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        let before = into.remaining();
+        let read = Pin::new(&mut self.stream).poll_read(context, into);
+        if matches!(read, Poll::Ready(Ok(()))) && before > 0 && into.remaining() == before {
+            self.has_ended = true;
+        }
+        read
     }
 }
 
@@ -74,6 +90,9 @@ impl AsyncWrite for Breakable {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.answered.is_so() && !self.has_ended {
+            return Poll::Ready(Ok(()));
+        }
         self.is_shut_down = true;
         Pin::new(&mut self.stream).poll_shutdown(context)
     }

@@ -27,6 +27,7 @@ pub(crate) fn accepted_coding(request: &HeaderMap) -> Option<Coding> {
         return None;
     }
     let mut weights = [None; 2];
+    let mut identity = None;
     let mut any = None;
     for value in request.get_all(header::ACCEPT_ENCODING) {
         for part in value.to_str().unwrap_or_default().split(',') {
@@ -35,6 +36,7 @@ pub(crate) fn accepted_coding(request: &HeaderMap) -> Option<Coding> {
             match name.trim().to_ascii_lowercase().as_str() {
                 "zstd" => weights[0] = Some(weight),
                 "gzip" | "x-gzip" => weights[1] = Some(weight),
+                "identity" => identity = Some(weight),
                 "*" => any = Some(weight),
                 _ => {}
             }
@@ -43,6 +45,8 @@ pub(crate) fn accepted_coding(request: &HeaderMap) -> Option<Coding> {
     let [zstd, gzip] = weights.map(|weight| weight.or(any).unwrap_or(0));
     match (zstd, gzip) {
         (0, 0) => None,
+        // Who says nothing of bytes as they are takes them, and asks for a coding because it likes one better.
+        (zstd, gzip) if identity.is_some_and(|identity| identity > zstd.max(gzip)) => None,
         (zstd, gzip) if zstd >= gzip => Some(Coding::Zstd),
         _ => Some(Coding::Gzip),
     }
@@ -50,7 +54,7 @@ pub(crate) fn accepted_coding(request: &HeaderMap) -> Option<Coding> {
 
 /// `q=0.5` in thousandths; 1000 without one, 0 when it is malformed.
 fn weight(parameters: &str) -> u32 {
-    let Some(text) = parameters.trim().strip_prefix("q=").or_else(|| parameters.trim().strip_prefix("Q=")) else {
+    let Some((_, text)) = parameters.split_once('=').filter(|(name, _)| name.trim().eq_ignore_ascii_case("q")) else {
         return 1000;
     };
     match text.trim().parse::<f32>() {
@@ -77,6 +81,10 @@ mod tests {
         check("*", Some(Coding::Zstd));
         check("zstd;q=0, *;q=0.1", Some(Coding::Gzip));
         check("identity", None);
+        check("gzip;q=0.1, identity;q=0.9", None);
+        check("gzip;q=0.5, identity;q=0.5", Some(Coding::Gzip));
+        check("gzip ; q = 0", None);
+        check("gzip;Q=1.0", Some(Coding::Gzip));
         check("br", None);
         check("", None);
         check("zstd;q=nan", None);

@@ -1,5 +1,6 @@
 //! The parts of HTTP that more than one endpoint speaks.
 
+mod answered;
 mod body;
 mod breakable;
 mod broken;
@@ -18,6 +19,7 @@ mod peer;
 mod range;
 mod unsent;
 
+pub(crate) use answered::Answering;
 pub(crate) use body::{FileAnswer, Source, file_response};
 pub(crate) use breakable::Breakable;
 pub(crate) use broken::{BreakConnection, break_connection};

@@ -417,8 +417,11 @@ impl Objects {
 
     fn failed(&self, doing: &str, key: &str, error: &object_store::Error) -> io::Error {
         let is_refusal = CredentialsRefused::is_said(error);
-        let what =
-            if is_refusal { "refuses this server's credentials, or they do not let it" } else { "does not answer" };
+        let what = match is_refusal {
+            true => "refuses this server's credentials, or they do not let it",
+            false if is_absence(error) => "has no such bucket",
+            false => "does not answer",
+        };
         let problem = format!("the object store {} {what} (to {doing} {key}): {}", self.url, authority::told(error));
         tracing::warn!(problem);
         let failure = Failure { problem, is_refusal };

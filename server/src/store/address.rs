@@ -45,7 +45,7 @@ impl fmt::Debug for DatabaseUrl {
 /// A text that is no URL of a database. It is not repeated, as it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE (escape what URLs reserve, such as %40 for @ in a password), found another form{0}; leave it out for SQLite in the data directory"
+    "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE or postgres://USER@/DATABASE?host=/DIRECTORY (escape what URLs reserve, such as %40 for @ in a password), found another form{0}; leave it out for SQLite in the data directory"
 )]
 pub struct ParseDatabaseUrlError(String);
 
@@ -58,6 +58,8 @@ impl FromStr for DatabaseUrl {
             let is_word = scheme.len() <= 20 && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
             return Err(ParseDatabaseUrlError(if is_word { format!(" ({scheme}://)") } else { String::new() }));
         }
+        // Of a socket, whose place the query names, there is no host: the form that URLs of PostgreSQL's own programs have, and the one that is shown.
+        let text = text.replacen("@/", "@localhost/", 1);
         // What it says of a wrong part names the kind of part, and could quote it.
         text.parse().map(Self).map_err(|_: sqlx::Error| ParseDatabaseUrlError(String::new()))
     }
@@ -79,6 +81,8 @@ mod tests {
         }
         let socket: DatabaseUrl = "postgres://symseal:hunter2@localhost/symbols?host=/run/pg".parse().unwrap();
         assert_eq!(socket.to_string(), "postgres://symseal@/symbols?host=/run/pg");
+        let as_shown: DatabaseUrl = socket.to_string().parse().unwrap();
+        assert_eq!(as_shown.to_string(), socket.to_string());
         for wrong in [
             "hunter2",
             "mysql://symseal:hunter2@db/symbols",

@@ -291,10 +291,17 @@ async fn what_a_manifest_names_is_deleted_after_it_and_not_before() {
 
     let (config, child) = (format!("/v2/r/blobs/{config}"), format!("/v2/r/manifests/{child_digest}"));
     let index = format!("/v2/r/manifests/{}", Digest::of(index.as_bytes()));
-    for refused in [&config, &child] {
-        assert_eq!(fixture.status("DELETE", refused).await, StatusCode::METHOD_NOT_ALLOWED);
+    for (refused, others) in [(&config, "GET, HEAD"), (&child, "GET, HEAD, PUT")] {
+        let answer = fixture.http.delete(fixture.server.url(refused)).send().await.unwrap();
+        assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
+        assert_eq!(answer.headers()["allow"], others, "RFC 9110, 15.5.6");
         assert_eq!(fixture.status("GET", refused).await, StatusCode::OK);
     }
+    let answer = fixture.http.patch(fixture.server.url("/v2/r/tags/list")).send().await.unwrap();
+    assert_eq!(
+        (answer.status(), &answer.headers()["allow"]),
+        (StatusCode::METHOD_NOT_ALLOWED, &"GET, HEAD".parse().unwrap())
+    );
     // A tag goes alone.
     assert_eq!(fixture.status("DELETE", "/v2/r/manifests/child").await, StatusCode::ACCEPTED);
     for (order, path) in [&index, &child, &config].into_iter().enumerate() {

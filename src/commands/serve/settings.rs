@@ -23,7 +23,7 @@ const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8790
 const GC_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// How long a blob stays by default that nothing names.
-const GC_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const GC_GRACE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The options that stand for settings of the file.
 #[derive(ClapArgs)]

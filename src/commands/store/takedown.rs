@@ -9,6 +9,8 @@ use crate::output::outln;
 
 /// Take a bundle, or another manifest or blob, down: nobody is given it, and nobody may push it again.
 #[derive(clap::Args)]
+#[command(override_usage = "symseal store takedown [OPTIONS] <DIGEST> --reason <REASON> [--by <BY>]
+       symseal store takedown [OPTIONS] <DIGEST> --lift")]
 #[command(after_help = "Examples:
   symseal store takedown --data ./data sha256:9f2c… --reason 'holds a customer'\"'\"'s name, ticket 4711'
   symseal store takedown --data ./data sha256:9f2c… --lift

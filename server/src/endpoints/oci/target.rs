@@ -27,6 +27,17 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    /// The methods that are known for it.
+    pub(crate) fn methods(&self) -> &'static [&'static str] {
+        match self {
+            Self::Catalog | Self::Tags(_) | Self::Referrers(..) => &["GET", "HEAD"],
+            Self::Blob(..) => &["GET", "HEAD", "DELETE"],
+            Self::Uploads(_) => &["POST"],
+            Self::Upload(..) => &["GET", "HEAD", "PATCH", "PUT", "DELETE"],
+            Self::Manifest(..) => &["GET", "HEAD", "PUT", "DELETE"],
+        }
+    }
+
     /// Reads the path's raw bytes after `/v2/`; `None` when it has no form of this API.
     pub(crate) fn parse(path: &str) -> Option<Result<Self, OciError>> {
         if path == "_catalog" {
