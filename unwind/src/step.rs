@@ -448,6 +448,11 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
 
     /// Where the machine context is from the stack pointer on, if a signal trampoline is at `pc`.
     pub(crate) fn context_at(&self, pc: u64, exact: bool) -> Option<i64> {
+        // A handler returns to the trampoline's first byte, and before that is another function's last one, of which nothing may be known.
+        let (rule, _) = self.modules.locate_once(pc);
+        if !exact && rule.kind() == Some(Kind::Signal) {
+            return Some(rule.offset());
+        }
         let code = self.modules.code_at(pc)?;
         Self::MACHINE.context_at(pc, exact, |address| code.at_address(address))
     }

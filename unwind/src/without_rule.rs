@@ -2,7 +2,7 @@
 
 use symseal_module::{Avma, StopReason, UnwindMethod};
 
-use crate::arch::x86::{Mode, is_clear_of_frame_pointer};
+use crate::arch::x86::{Mode, is_clear_of_frame_pointer, points_elsewhere};
 use crate::arch::{Ahead, Arch, Call, FrameRecords, Target};
 use crate::memory::Memory;
 use crate::rule::{Kind, ReturnAddress, Rule, Saved};
@@ -16,6 +16,9 @@ const LARGEST_STACK: u64 = 8 << 20;
 
 /// Bytes from where the first function of a stack sets its frame pointer to zero to where its call returns: few, as it has nothing else to do.
 const LONGEST_START: usize = 64;
+
+/// Bytes before the program counter that are searched for how the function has set its frame pointer.
+const LONGEST_PROLOGUE: usize = 256;
 
 /// Jumps that are followed for where code without rules leads to.
 const MOST_JUMPS: usize = 4;
@@ -153,8 +156,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     /// Whether a signal trampoline begins at `pc`, by its rule or by its instructions.
     #[inline(never)]
     fn is_trampoline(&self, pc: u64) -> bool {
-        let (rule, _) = self.modules.locate_once(pc);
-        rule.kind() == Some(Kind::Signal) || self.context_at(pc, false).is_some()
+        self.context_at(pc, false).is_some()
     }
 
     /// The caller where the instructions ahead say that the frame pointer is its own still, or again: then the return address is near the
@@ -187,8 +189,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let slot = Self::MACHINE.add(state.sp, below);
         let cfa = Self::MACHINE.add(slot, Self::WORD);
         let is_pushed = below == 0 || (state.fp_known && self.read(state.sp) == Some(state.fp));
-        let called =
-            self.read(slot).filter(|pc| is_pushed && !self.is_on_stack(*pc) && self.may_have_called(*pc, budget));
+        let may_be_it = |pc: &u64| *pc != 0 && !self.is_on_stack(*pc) && self.may_have_called(*pc, budget);
+        let called = self.read(slot).filter(|pc| is_pushed && may_be_it(pc));
         Some(called.map(|pc| {
             let method = UnwindMethod::Leaf;
             (Some(cfa), Ok(Caller { pc, sp: cfa, sp_known: true, fp: self.kept_fp(), exact: false, method }))
@@ -217,11 +219,19 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             false if self.leads_anywhere(pc) => self.has_candidate_below(record, budget),
             false => self.has_call_below(record, budget),
         };
-        if !is_own() && is_another() {
+        if !is_own() && (self.frame_pointer_points_elsewhere() || is_another()) {
             return None;
         }
         let method = UnwindMethod::FramePointer;
         Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))
+    }
+
+    /// Whether the function, by its instructions, has let the frame pointer point to a local of its own.
+    #[inline(never)]
+    fn frame_pointer_points_elsewhere(&self) -> bool {
+        let code =
+            || self.modules.code_at(self.lookup_pc()).map(|code| code.up_to_address(self.state.pc, LONGEST_PROLOGUE));
+        Self::MACHINE.arch == Arch::X86_64 && code().is_some_and(points_elsewhere)
     }
 
     /// Whether the frame pointer leads to what may be the return address, or the end of the chain.

@@ -229,6 +229,13 @@ fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
                 let end = (svma..svma + 26).find(|svma| byte_at(&parts, *svma) == Some(0xf4));
                 ("beginning of a context", end.is_some() && walk.stop == StopReason::EndOfStack)
             }
+            // So does that of what has taken another context's stack, up to where the return address is pushed there (`pushq %rcx`).
+            Expected::Caller { .. }
+                if rule.kind() == Some(Kind::Unsupported) && rule.source() == Some(RuleSource::Instructions) =>
+            {
+                let end = (svma..svma + 40).find(|svma| byte_at(&parts, *svma) == Some(0x51));
+                ("the stack of another context", end.is_some() && walk.frames == 1)
+            }
             Expected::End => ("end", walk.stop == StopReason::EndOfStack && walk.frames == 1),
             Expected::Unevaluated(_) => ("unsupported", rule.kind() == Some(Kind::Unsupported)),
             Expected::Caller { cfa, pc, saved } => {

@@ -3,7 +3,7 @@
 use crate::cfi;
 use crate::cfi::{AT_ENTRY, EhFrame, Process, TEXT, Words, advance, at, at_sp, cfa_offset, saved};
 use symseal_module::{Avma, StopReason, Svma, UnwindMethod};
-use symseal_unwind::{Arch, Cache, Frame, Module, Modules, Registers, StackBytes, StackRegions, unwind};
+use symseal_unwind::{Arch, Cache, Frame, Kind, Module, Modules, Registers, StackBytes, StackRegions, Table, unwind};
 
 pub(crate) const SP: u64 = 0x7fff_0000;
 
@@ -87,6 +87,13 @@ fn t2_a_trampoline_without_rules_is_known_by_its_instructions() {
     let compiled = three_functions().compile_with(&[(0x1fff, TRAMPOLINE)]);
     assert_eq!(compiled.report.trampolines, 1);
     assert_eq!(Process::new(&compiled.bytes).pcs(&registers(0x1014), &memory), expected);
+    // Right behind another function the byte before is that one's last instruction, which may be interrupted: it is no trampoline's. (Free Pascal)
+    let behind_ret = [&[0xc3], &TRAMPOLINE[1..]].concat();
+    let behind = three_functions().compile_with(&[(0x1fff, &behind_ret)]);
+    let table = Table::open(&behind.bytes).expect("a table");
+    let kind = |at: u64| table.rule(symseal_module::Rva(at)).and_then(|rule| rule.kind());
+    assert_eq!((kind(0x1fff), kind(0x2000)), (Some(Kind::Gap), Some(Kind::Signal)));
+    assert_eq!(Process::new(&behind.bytes).pcs(&registers(0x1014), &memory), expected);
     // Likewise where the engine has the code and the table says nothing.
     let silent = three_functions().compile().bytes;
     assert_eq!(Process::with_code(&silent, Some((0x1fff, TRAMPOLINE))).pcs(&registers(0x1014), &memory), expected);

@@ -245,6 +245,29 @@ fn t16_a_frame_pointer_behind_a_call_through_a_linkage_table_is_not_believed_ove
     assert_eq!(process.pcs(&framed, &stack(&words)), (vec![HERE], StopReason::NoRule));
 }
 
+/// GCC keeps the address of a local there if it needs the register for nothing else. A local that was not written yet may hold the record of a call that is over.
+#[test]
+fn t16_a_frame_pointer_that_was_given_the_address_of_a_local_leads_to_no_record() {
+    let (table, mut code) = (section().compile().bytes, code());
+    let framed = Registers { fp: SP, ..registers(0x1820) };
+    // Behind a call through a pointer, which may have led anywhere.
+    let words = [SP + 0x80, at(0x1022), 8, 9, at(0x1095)];
+    let mut walk = |prologue: &[u8]| {
+        code[0x800..0x820].fill(0x90);
+        code[0x800..0x800 + prologue.len()].copy_from_slice(prologue);
+        let process = Process::with_code(&table, Some((FIRST, &code)));
+        process.pcs(&framed, &stack(&words)).0
+    };
+    // push %rbp; mov %rsp,%rbp; and with mov %edi,%eax between them.
+    assert_eq!(walk(&[0x55, 0x48, 0x89, 0xe5]), [0x1820, 0x1022, 0x1095]);
+    assert_eq!(walk(&[0x55, 0x89, 0xf8, 0x48, 0x89, 0xe5]), [0x1820, 0x1022, 0x1095]);
+    // push %rbp; push %rbx; sub $40,%rsp; mov %rsp,%rbp
+    let local = [0x55, 0x53, 0x48, 0x83, 0xec, 0x28, 0x48, 0x89, 0xe5];
+    assert_eq!(walk(&local), [0x1820]);
+    // push %rbp; sub $32,%rsp; lea 16(%rsp),%rbp
+    assert_eq!(walk(&[0x55, 0x48, 0x83, 0xec, 0x20, 0x48, 0x8d, 0x6c, 0x24, 0x10]), [0x1820]);
+}
+
 #[test]
 fn t16_a_word_on_top_of_the_stack_is_not_taken_where_a_call_further_out_led_here() {
     let (table, mut code) = (section().compile().bytes, code());

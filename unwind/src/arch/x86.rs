@@ -5,12 +5,14 @@ mod ahead;
 mod extent;
 mod jumps;
 mod length;
+mod record;
 
 pub(crate) use ahead::is_clear_of_frame_pointer;
 pub(super) use ahead::{ahead, keeps_frame_pointer, keeps_stack};
 pub(super) use extent::extent;
 pub(super) use jumps::has_jump;
 pub(crate) use length::Mode;
+pub(crate) use record::points_elsewhere;
 #[cfg(feature = "compile-elf")]
 pub(crate) use {jumps::jump, length::length, length::parts};
 

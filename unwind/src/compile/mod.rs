@@ -40,7 +40,6 @@ mod write;
 mod x86;
 
 use alloc::borrow::Cow;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ops::Range;
@@ -162,6 +161,9 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         Arch::X86_64 => {
             x86::tell_extended(input.code, &mut pieces, &mut rules);
             x86::tell_pops(input.code, &mut pieces, &mut rules);
+            for range in x86::tell_leaving(input.code, &mut pieces, &mut rules) {
+                report.note_unsupported(range, x86::ANOTHER_STACK);
+            }
             trampoline::mark_beginnings(input.code, &text, &mut pieces, &mut rules);
         }
         _ => {}
@@ -261,13 +263,8 @@ impl Compiler<'_> {
         self.note_unsupported(first.start..last.end, reason);
     }
 
-    /// Counts a range that has no rule although something speaks of it.
     fn note_unsupported(&mut self, range: Range<u64>, reason: &str) {
-        self.report.unsupported_count += 1;
-        self.report.count_reason(reason);
-        if self.report.unsupported.len() < MAX_UNSUPPORTED_LISTED {
-            self.report.unsupported.push(Unsupported { range, reason: String::from(reason) });
-        }
+        self.report.note_unsupported(range, reason);
     }
 
     fn entries<'a, S: CfiSection<'a>>(

@@ -86,6 +86,15 @@ impl Report {
         count(&mut self.unsupported_reasons, reason);
     }
 
+    /// Counts a range that has no rule although something speaks of it.
+    pub(super) fn note_unsupported(&mut self, range: Range<u64>, reason: &str) {
+        self.unsupported_count += 1;
+        self.count_reason(reason);
+        if self.unsupported.len() < MAX_UNSUPPORTED_LISTED {
+            self.unsupported.push(Unsupported { range, reason: String::from(reason) });
+        }
+    }
+
     pub(super) fn count_unknown_register(&mut self, reason: &str) {
         count(&mut self.unknown_register_reasons, reason);
     }

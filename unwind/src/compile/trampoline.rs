@@ -39,20 +39,22 @@ pub(super) fn mark(
             if described || !is_code(address) || !is_code(end - 1) {
                 continue;
             }
-            // The shortest that is padding; else one that nobody speaks for.
+            // What is no padding is the end of another function, where an interrupted one may stand: the engine looks at the address itself where nothing is
+            // known of the byte before it.
             let padding = [alignment, 2 * alignment].into_iter().find(|length| {
                 let bytes = at.checked_sub(*length).and_then(|from| bytes.get(from..at));
                 bytes.is_some_and(machine.is_padding)
             });
-            let before = address.wrapping_sub(padding.unwrap_or(alignment) as u64);
-            let with_before = is_code(before) && (padding.is_some() || piece_at(pieces, before).is_none());
+            let nothing = (at == 0 && piece_at(pieces, address.wrapping_sub(1)).is_none()).then_some(alignment);
+            let before = padding.or(nothing).and_then(|length| address.checked_sub(length as u64));
+            let before = before.filter(|before| is_code(*before));
             let source = RuleSource::Trampoline;
             let begins = trampoline.contexts.iter().map(|(begins, _)| *begins as u64);
             let ends = begins.skip(1).chain([trampoline.code.len() as u64]);
             for ((begins, context), ends) in trampoline.contexts.iter().zip(ends) {
                 let rule = Rule::new(Kind::Signal, source, machine.sp, *context, ReturnAddress::AtCfa(0), Saved::Same);
                 let Some(rule) = rule else { continue };
-                let start = if *begins == 0 && with_before { before } else { address + *begins as u64 };
+                let start = before.filter(|_| *begins == 0).unwrap_or(address + *begins as u64);
                 let range = start..address + ends;
                 let rule = rules.number_of(rule, Slots::SAME);
                 replace(pieces, Piece::new(range, rule, Origin::new(SourceKind::Trampoline, address)));
@@ -104,13 +106,13 @@ fn find<'a>(bytes: &'a [u8], machine: &'static Machine) -> impl Iterator<Item = 
     })
 }
 
-fn piece_at(pieces: &[Piece], address: u64) -> Option<&Piece> {
+pub(super) fn piece_at(pieces: &[Piece], address: u64) -> Option<&Piece> {
     let at = pieces.partition_point(|piece| piece.end() <= address);
     pieces.get(at).filter(|piece| piece.range().contains(&address))
 }
 
 /// Puts `new` in place of whatever lies in its range.
-fn replace(pieces: &mut Vec<Piece>, new: Piece) {
+pub(super) fn replace(pieces: &mut Vec<Piece>, new: Piece) {
     let range = new.range();
     let from = pieces.partition_point(|piece| piece.end() <= range.start);
     let to = pieces.partition_point(|piece| piece.start() < range.end);

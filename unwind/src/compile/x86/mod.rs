@@ -4,11 +4,13 @@
 #[cfg(feature = "compile")]
 mod epilog;
 mod extended;
+mod leaving;
 mod pops;
 mod untold;
 
 #[cfg(feature = "compile")]
 pub(super) use epilog::{Epilog, Jump, dwarf, epilog};
 pub(super) use extended::tell_extended;
+pub(super) use leaving::{ANOTHER_STACK, tell_leaving};
 pub(super) use pops::tell_pops;
 pub(super) use untold::tell_pushes;
