@@ -140,8 +140,11 @@ pub(crate) fn debug_file(module: &ModuleReport, of: &Module<'_>) -> Option<Unpai
 /// A debug file that belongs to no module.
 pub(crate) fn loose(file: &InputFile, reason: &str) -> String {
     let is_split = file.objects().iter().any(|object| object.split.is_some());
-    let advice =
-        if is_split { "add the binary, or its debug file, that was compiled along with it" } else { "add that binary" };
+    let advice = if is_split {
+        "add the binary, or its debug file, that was compiled along with it"
+    } else {
+        "add that binary, if it is not there"
+    };
     format!("{reason}; {advice}")
 }
 
