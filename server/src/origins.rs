@@ -82,7 +82,7 @@ impl Origins {
     pub(crate) fn open_source_roots(&self, withheld: &Arc<Withheld>) -> Result<Vec<SourceRoot>, ServerError> {
         let open = |path: &PathBuf| {
             SourceRoot::open(path, Arc::clone(withheld))
-                .map_err(|error| no_directory((path.clone(), error), "a directory of sources"))
+                .map_err(|error| no_directory((path.clone(), error), "a directory of sources (origins.source_roots)"))
         };
         self.source_roots.iter().map(open).collect()
     }
@@ -107,13 +107,16 @@ impl Origins {
 
 /// What is told of a directory that cannot be served where it lies.
 pub(crate) fn no_tree(failed: (PathBuf, io::Error)) -> ServerError {
-    no_directory(failed, "a directory of debug files or packages")
+    no_directory(failed, "a directory of debug files or packages (origins.index)")
 }
 
 /// What is told of servers of which one cannot be asked.
 pub(crate) fn no_upstream(urls: &[String], problem: String) -> ServerError {
     let shown: Vec<String> = urls.iter().map(|url| without_secrets(url)).collect();
-    ServerError::Origin { origin: shown.join(", "), problem }
+    let origin = shown.join(", ");
+    // Of one alone the problem names it too.
+    let problem = problem.strip_prefix(&format!("{origin}: ")).unwrap_or(&problem).to_owned();
+    ServerError::Origin { origin, problem: format!("{problem} (origins.upstreams, origins.symbol_upstreams)") }
 }
 
 fn no_directory((path, error): (PathBuf, io::Error), expected: &str) -> ServerError {
