@@ -17,8 +17,9 @@ const LARGEST_STACK: u64 = 8 << 20;
 /// Bytes from where the first function of a stack sets its frame pointer to zero to where its call returns: few, as it has nothing else to do.
 const LONGEST_START: usize = 64;
 
-/// Bytes before the program counter that are searched for how the function has set its frame pointer.
-const LONGEST_PROLOGUE: usize = 256;
+/// Bytes before the program counter that are searched for how the function has set its frame pointer: what is further away than most functions are long is not
+/// looked at, and nothing stands against the register there.
+const LONGEST_PROLOGUE: usize = 1024;
 
 /// Jumps that are followed for where code without rules leads to.
 const MOST_JUMPS: usize = 4;

@@ -8,6 +8,8 @@ use super::length::Mode;
 const PUSH: u8 = 0x55;
 /// The prefix that makes it `push r13`.
 const REX_B: u8 = 0x41;
+/// The prefix of operands of 64 bits.
+const REX_W: u8 = 0x48;
 /// `mov rbp, rsp`, in both encodings.
 const MOVES: [[u8; 3]; 2] = [[0x48, 0x89, 0xe5], [0x48, 0x8b, 0xec]];
 /// `lea rbp, [rsp + …]` with a displacement of 8 and of 32 bits.
@@ -19,6 +21,10 @@ const LONGEST_BETWEEN: usize = 24;
 /// Whether the last instruction in `code` that sets the frame pointer by the stack pointer lets it point to no record. AMD64 alone.
 pub(crate) fn points_elsewhere(code: &[u8]) -> bool {
     for at in (0..code.len()).rev() {
+        // All of them begin so, and little else does.
+        if code.get(at) != Some(&REX_W) {
+            continue;
+        }
         let (before, here) = code.split_at_checked(at).unwrap_or_default();
         if MOVES.iter().any(|moves| here.starts_with(moves)) {
             return !has_pushed(before);
