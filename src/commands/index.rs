@@ -73,7 +73,10 @@ fn sources(args: &SourcesArgs) -> Result<Answer> {
         return Err(NotFound(format!("bundle {} names no sources", args.bundle)).into());
     };
     if !bundle.layout().is_some_and(|layout| layout.has(&digest)) {
-        let told = format!("bundle {}: its sources {digest} do not lie beside it; pull them too", args.bundle);
+        let told = format!(
+            "bundle {}: its sources do not lie beside it: pull them into the same layout too (symseal bundle pull HOST/REPOSITORY@{digest})",
+            args.bundle
+        );
         return Err(NotFound(told).into());
     }
     let all = Sources::of(&bundle).with_context(|| format!("bundle {}", args.bundle))?;

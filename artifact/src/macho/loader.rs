@@ -58,6 +58,7 @@ pub(crate) const N_PEXT: u8 = 0x10;
 pub(crate) const N_TYPE: u8 = 0x0e;
 pub(crate) const N_EXT: u8 = 0x01;
 pub(crate) const N_SECT: u8 = 0x0e;
+pub(crate) const N_ALT_ENTRY: u16 = 0x0200;
 pub(crate) const N_WEAK_DEF: u16 = 0x0080;
 /// A function of the debug map.
 pub(crate) const N_FUN: u8 = 0x24;

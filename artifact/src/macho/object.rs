@@ -156,7 +156,7 @@ impl<'d> ObjectHeaders<'d> for Macho<'d> {
                 Some(SectionSlice { svma: section.addr, bytes })
             }),
             unwind_info: unwind_info.map(|section| SectionSlice { svma: section.addr, bytes: section.bytes.into() }),
-            functions: self.starts(),
+            functions: self.function_addresses(),
             plt: stubs.collect(),
             text_base: self.sections.iter().find(|section| section.name == b"__text").map(|section| section.addr),
             ..UnwindInputs::none(Macho::arch(self), Svma(Macho::image_base(self)))

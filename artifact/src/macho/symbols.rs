@@ -6,7 +6,7 @@
 
 use super::exports;
 use super::headers::Macho;
-use super::loader::{CPU_TYPE_ARM, N_EXT, N_FUN, N_OSO, N_PEXT, N_SECT, N_SO, N_STAB, N_TYPE, N_WEAK_DEF};
+use super::loader::{CPU_TYPE_ARM, N_ALT_ENTRY, N_EXT, N_FUN, N_OSO, N_PEXT, N_SECT, N_SO, N_STAB, N_TYPE, N_WEAK_DEF};
 use crate::cursor::Cursor;
 use crate::fields::within_longest_name;
 use crate::symbols::{Symbol, SymbolTable};
@@ -125,6 +125,21 @@ impl<'d> Macho<'d> {
         // Of Thumb code bit 0 was set.
         starts.dedup();
         starts
+    }
+
+    /// Where functions start, by that list or, where the linker wrote none or an empty one (Zig's), by the symbols of which it would have made it: without either,
+    /// functions that unwind information joins are not told apart.
+    pub(super) fn function_addresses(&self) -> Vec<u64> {
+        let starts = self.starts();
+        if !starts.is_empty() {
+            return starts;
+        }
+        // Another entry of a function is none of its own. (`mach-o/nlist.h`)
+        let own = self.code_symbols().filter(|(entry, _)| entry.description & N_ALT_ENTRY == 0);
+        let mut addresses: Vec<u64> = own.map(|(_, address)| address).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry<'d>> + use<'_, 'd> {

@@ -89,7 +89,7 @@ fn print(told: &Disclosure) {
     outln!("modules            {}", files.modules);
     outln!("executables        {} modules, {} bytes", files.executables, files.executable_bytes);
     outln!(
-        "debug files        {} modules with types, variables and their names; {} with lines; {} bytes",
+        "debug files        {} modules with types, variables and their names; {} with lines alone; {} bytes",
         files.full_debug_info,
         files.line_tables,
         files.debug_bytes

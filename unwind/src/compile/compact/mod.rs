@@ -16,7 +16,7 @@ use super::pieces::Origin;
 use super::synchronous::{FunctionRules, rules_of};
 use super::{Compiler, Input, Report};
 use crate::arch::Arch;
-use crate::rule::RuleSource;
+use crate::rule::{Kind, Rule, RuleSource};
 use crate::source::SourceKind;
 
 /// No information: the linker joins all functions of this kind that follow each other.
@@ -55,16 +55,19 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
             continue;
         }
         done = range.end;
+        let first = starts.partition_point(|start| *start <= range.start);
+        let inner = starts.get(first..starts.partition_point(|start| *start < range.end)).unwrap_or_default();
         if entry.encoding & MODE_AND_OPERANDS == NONE {
-            compiler.report.count_unfollowed(Some(range), "compact unwind information: none");
+            // A debug file may have entries of call frame information for them.
+            if core::iter::once(&range.start).chain(inner).any(|start| compiler.claims.is_free(*start)) {
+                compiler.report.count_unfollowed(Some(range), "compact unwind information: none");
+            }
             continue;
         }
         if !compiler.claims.is_code(&range) {
             compiler.report.entries_outside_text += 1;
             continue;
         }
-        let first = starts.partition_point(|start| *start <= range.start);
-        let inner = starts.get(first..starts.partition_point(|start| *start < range.end)).unwrap_or_default();
         let ends = inner.iter().copied().chain([range.end]);
         for (start, end) in core::iter::once(range.start).chain(inner.iter().copied()).zip(ends) {
             part(input, entry.encoding, start..end, compiler);
@@ -126,5 +129,15 @@ fn function(
             return Ok(Vec::from([(range.start, body)]));
         }
     };
-    Ok(rules_of(steps, range.start, body, RuleSource::CompactUnwind, machine))
+    let rules = rules_of(steps, range.start, body, RuleSource::CompactUnwind, machine);
+    // The word says where the record is. What leads elsewhere has gone on into another function, which was taken for a part of this one.
+    let is_of_body = |rule: Rule| rule.kind() != Some(Kind::Fp) || rule.offset() == body.0.offset();
+    if described.has_frame_pointer && !rules.iter().all(|(_, (rule, _))| is_of_body(*rule)) {
+        report.count_unfollowed(
+            Some(range.clone()),
+            "compact unwind information: instructions of more than one function",
+        );
+        return Ok(Vec::from([(range.start, body)]));
+    }
+    Ok(rules)
 }
