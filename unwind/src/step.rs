@@ -191,7 +191,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             Some(Kind::End) if self.state.exact && rule.source() == Some(RuleSource::Orc) => stop(StopReason::NoRule),
             Some(Kind::End) => stop(StopReason::EndOfStack),
             Some(Kind::Signal) if !self.state.sp_known => stop(StopReason::RegisterUnknown),
-            Some(Kind::Signal) => self.signal(rule.offset(), budget),
+            Some(Kind::Signal) => self.signal(self.context_by(rule, self.state.pc, self.state.exact), budget),
             Some(_) if rule.source() == Some(RuleSource::None) => stop(StopReason::UnsupportedRule),
             Some(Kind::MachineFrame) => self.machine_frame(rule, budget),
             Some(Kind::Sp) if !self.state.sp_known => match self.by_record(rule, budget) {
@@ -457,6 +457,14 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         Self::MACHINE.context_at(pc, exact, |address| code.at_address(address))
     }
 
+    /// Where it is by the `rule` that was found for a frame at `pc`. A handler returns to a trampoline's first byte: the rule of the byte before may be that of
+    /// another one, which ends there (the two of MIPS, one behind the other).
+    #[inline(never)]
+    fn context_by(&self, rule: Rule, pc: u64, exact: bool) -> i64 {
+        let here = if exact { rule } else { self.modules.locate_once(pc).0 };
+        if here.kind() == Some(Kind::Signal) { here.offset() } else { rule.offset() }
+    }
+
     pub(crate) fn call_before(code: &CodeBytes<'_>, pc: u64) -> Option<Call> {
         (Self::MACHINE.call_before)(code.up_to_address(pc, Self::MACHINE.longest_call), pc)
     }
@@ -481,7 +489,9 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             match caller.method {
                 UnwindMethod::SignalContext => {
                     let offset = match self.modules.rule(callee) {
-                        Some((rule, _)) if rule.kind() == Some(Kind::Signal) => rule.offset(),
+                        Some((rule, _)) if rule.kind() == Some(Kind::Signal) => {
+                            self.context_by(rule, callee.pc.0, callee.exact)
+                        }
                         Some((rule, table)) if rule.kind() == Some(Kind::MachineFrame) => {
                             let base = if rule.register() == Self::MACHINE.sp { sp } else { callee.fp };
                             let frame = Self::MACHINE.add(base, rule.offset() * Self::WORD);

@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
     use crate::blobs::{BlobDigest, BlobDirectory};
-    use crate::http::Unsent;
+    use crate::http::{Answering, Unsent};
 
     #[tokio::test]
     async fn a_map_a_part_of_it_and_what_is_none_arrive_in_order() {
@@ -128,7 +128,9 @@ mod tests {
             TcpStream::connect(address).await.unwrap().read_to_end(&mut received).await.unwrap();
             received
         });
-        let mut sender = MapSender::new(Breakable::new(listener.accept().await.unwrap().0, &Unsent::of_the_system()));
+        let stream = Breakable::new(listener.accept().await.unwrap().0, &Unsent::of_the_system());
+        let answered = stream.answered();
+        let mut sender = Answering::new(MapSender::new(stream), answered);
         let part = blob.bytes(12_345..2_999_999);
         let all = blob.bytes(0..content.len());
         let mut left: Vec<&[u8]> = vec![b"head", &[], &part, b"between", &all, &content[..100_000], b"end"];

@@ -1,5 +1,5 @@
 //! Call frame information that says how a frame is made and not how it is taken down: its last rule holds to the end of the function. LLVM writes such
-//! where nobody asks for asynchronous tables (on Linux for aarch64 and riscv64, and for macOS). The instructions complete it: they say where in the
+//! where nobody asks for asynchronous tables (on Linux for aarch64 and riscv64, in `.debug_frame` for ARM, and for macOS). The instructions complete it: they say where in the
 //! function the frame is not that of its body.
 //!
 //! The equations are those of the entry and, where the frame is being made or taken down, those that the instructions give
@@ -24,7 +24,7 @@ pub(super) type FunctionRules = Vec<(u64, (Rule, Slots))>;
 /// Completes the entries that compilers of this module may have written so. Leaves the pieces sorted.
 pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let may_be_synchronous = match input.arch {
-        Arch::Aarch64 | Arch::Riscv64 => true,
+        Arch::Aarch64 | Arch::Riscv64 | Arch::Arm => true,
         Arch::X86_64 => input.has_compact_unwind(),
         _ => false,
     };
@@ -76,7 +76,7 @@ fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<
     let layout = Layout::of(body.0, body.1, machine).filter(|layout| *layout != Layout::entry(machine))?;
     let range = first.start()..last.end();
     let rules = match input.arch {
-        Arch::Riscv64 => by_constants(input, &range, entry, known, &layout)?,
+        Arch::Riscv64 | Arch::Arm => by_constants(input, &range, entry, known, &layout)?,
         _ => {
             // Compilers that say all of it as it happens make a frame only where it is wanted, behind a switch perhaps.
             let layout_of = |piece: &Piece| {
@@ -168,10 +168,12 @@ fn by_constants(
 ) -> Option<FunctionRules> {
     let last = entry.last()?;
     let machine = input.arch.machine();
-    let followed = functions::within(input, range.clone(), Set::Riscv)?;
-    if followed.is_exhausted || followed.conflicts > 0 || !followed.makes(body) {
-        return None;
-    }
+    // An entry does not say which instructions are there; those that make its frame are.
+    let sets: &[Set] = if input.arch == Arch::Arm { &[Set::Thumb, Set::Arm] } else { &[Set::Riscv] };
+    let followed = sets.iter().find_map(|set| {
+        let followed = functions::within(input, range.clone(), *set)?;
+        (!followed.is_exhausted && followed.conflicts == 0 && followed.makes(body)).then_some(followed)
+    })?;
     let mut rules: FunctionRules = entry.iter().map(|piece| (piece.start(), known.of(piece.rule))).collect();
     let of_body = known.of(last.rule);
     let mut next = last.start();
