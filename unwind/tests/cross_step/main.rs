@@ -37,8 +37,8 @@ use std::time::Instant;
 
 use gdb::Emulated;
 use platform::{
-    AARCH64, AARCH64_CLANG, AARCH64_OUTLINED, AARCH64_SIGNED, ARM, I686, MIPS, MIPS_CLANG, MIPSEL, Platform, RISCV64,
-    RISCV64_CLANG,
+    AARCH64, AARCH64_CLANG, AARCH64_OUTLINED, AARCH64_SIGNED, ARM, ARM_CLANG, I686, MIPS, MIPS_CLANG, MIPSEL, Platform,
+    RISCV64, RISCV64_CLANG,
 };
 use program::Program;
 use run::Run;
@@ -203,6 +203,11 @@ fn t9_every_instruction_of_a_signed_program_of_clang_gives_the_whole_stack() {
 #[test]
 fn t3_every_instruction_of_a_program_with_outlined_prologues_gives_the_whole_stack() {
     check(&AARCH64_OUTLINED);
+}
+
+#[test]
+fn t5_every_instruction_of_arm_programs_of_clang_gives_the_whole_stack() {
+    check(&ARM_CLANG);
 }
 
 #[test]

@@ -171,3 +171,13 @@ pub(crate) const ARM: Platform = Platform {
     explained: &[("__longjmp", LEAVES)],
     least: 998,
 };
+
+/// LLVM's `.debug_frame`, which stands beside the index of exceptions, says how frames are made and not how they are taken down.
+pub(crate) const ARM_CLANG: Platform = Platform {
+    clang: Some("clang-19"),
+    programs: &[
+        ("clang -O2 -g -mthumb", &["-O2", "-g", "-mthumb"]),
+        ("clang -O0 -g -marm", &["-O0", "-g", "-marm", "-fstack-protector-all"]),
+    ],
+    ..ARM
+};
