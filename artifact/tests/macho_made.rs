@@ -277,6 +277,24 @@ fn a_stripped_library_has_exports_and_function_starts() {
     }
 }
 
+/// Zig's linker writes an empty list of function starts, and joins functions in its unwind information as others do: where they begin, symbols tell.
+#[test]
+fn without_a_list_of_function_starts_functions_are_told_apart_by_their_symbols() {
+    let Some(tools) = Tools::find() else { return };
+    for arch in ["x86_64", "arm64"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let starts = |link: &[&str]| {
+            let bytes = read(&tools.program(folder.path(), arch, &["-O2"], link));
+            let functions = ObjectFile::parse(&bytes).expect("a program").unwind_inputs().functions;
+            // The list takes room before the code.
+            functions.iter().map(|start| start - functions[0]).collect::<Vec<u64>>()
+        };
+        let (listed, by_symbols) = (starts(&[]), starts(&["-no_function_starts"]));
+        assert!(listed.len() > 40, "{arch}: {listed:x?}");
+        assert_eq!(listed, by_symbols, "{arch}");
+    }
+}
+
 /// Makes `LC_SYMTAB` a command that nobody knows.
 fn without_symtab(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();

@@ -135,7 +135,12 @@ impl<'d> Macho<'d> {
             return starts;
         }
         // Another entry of a function is none of its own. (`mach-o/nlist.h`)
-        let own = self.code_symbols().filter(|(entry, _)| entry.description & N_ALT_ENTRY == 0);
+        let own = self.code_symbols().filter(|(entry, address)| {
+            // That of the header counts to the first section, and lies before it.
+            let section = usize::from(entry.section).checked_sub(1).and_then(|at| self.sections.get(at));
+            let is_in = section.is_some_and(|it| address.checked_sub(it.addr).is_some_and(|offset| offset < it.size));
+            is_in && entry.description & N_ALT_ENTRY == 0
+        });
         let mut addresses: Vec<u64> = own.map(|(_, address)| address).collect();
         addresses.sort_unstable();
         addresses.dedup();
