@@ -22,7 +22,7 @@ use crate::clock::now;
 use crate::endpoints::api::ApiError;
 use crate::endpoints::oci::{Code, OciError};
 use crate::endpoints::{plain, told_of_database};
-use crate::http::{BreakConnection, Peer, cors, drain, is_called_once};
+use crate::http::{BreakConnection, ONE_HOST, Peer, cors, drain, is_called_once};
 use crate::limits::{Direction, Key, Turn};
 use crate::metrics::{Face, Kind};
 use crate::routes::unscoped;
@@ -44,8 +44,6 @@ const READERS_HEADERS: &str = "range, if-range, if-match, if-none-match, if-modi
 /// What an answer is about, for the audit log, where no header of it says that.
 #[derive(Debug, Clone)]
 pub(crate) struct Changed(pub(crate) BlobDigest);
-
-const ONE_HOST: &str = "expected one Host header (RFC 9112, 3.2)";
 
 /// Does all that, and calls the endpoint in between.
 pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {

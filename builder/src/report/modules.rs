@@ -83,7 +83,8 @@ impl ModuleReport {
 pub enum LinesOf {
     /// There are none.
     None,
-    /// Less than a tenth of the code has any, the first 4 KiB of it apart: what a C library adds to start a program.
+    /// Less than a tenth of the code has any, the first 4 KiB of it apart (what a C library adds to start a program), and the function with which its own code
+    /// begins has none.
     Parts,
     /// All sources are those of Rust's own library, which every program of Rust has with its debug information.
     RustLibrary,

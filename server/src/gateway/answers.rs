@@ -28,7 +28,7 @@ use crate::endpoints::debuginfod::{FILE, FileTarget, SHA256, SIZE, Target as Bui
 use crate::endpoints::symbols::Target as SymbolTarget;
 use crate::endpoints::{plain, refused_method, unavailable};
 use crate::file_cache::CachedFile;
-use crate::http::{ByteRange, FileAnswer, file_response, is_called_once, is_this_machine};
+use crate::http::{ByteRange, FileAnswer, ONE_HOST, file_response, is_called_once, is_this_machine};
 use crate::seals::SealedBy;
 use crate::sections::locate;
 use crate::sources::canonical;
@@ -72,7 +72,7 @@ pub(super) fn routes(gate: Arc<Gate>) -> Router {
 /// that leads here.
 async fn for_this_machine(request: Request, next: Next) -> Response {
     if !is_called_once(request.version(), request.headers()) {
-        return plain(StatusCode::BAD_REQUEST, "expected one Host header (RFC 9112, 3.2)");
+        return plain(StatusCode::BAD_REQUEST, ONE_HOST);
     }
     let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     if host.is_none_or(is_this_machine) {

@@ -4,6 +4,9 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderMap, Version, header};
 
+/// What is told of one that [`is_called_once`] does not hold of.
+pub(crate) const ONE_HOST: &str = "expected one Host header (RFC 9112, 3.2)";
+
 /// Whether the request says once what it calls the server, as HTTP/1.1 asks for (RFC 9112, 3.2: else the answer has to be 400). Of two, a proxy in front may have
 /// believed the other.
 pub(crate) fn is_called_once(version: Version, headers: &HeaderMap) -> bool {

@@ -28,7 +28,7 @@ pub(crate) use conditional::names_tag;
 pub(crate) use drain::drain;
 pub(crate) use encoding::{Coding, accepted_coding};
 pub(crate) use gathered::{Memory, NoRoom, NotGathered, Share};
-pub(crate) use host::{is_called_once, is_this_machine, name_of as name_of_host};
+pub(crate) use host::{ONE_HOST, is_called_once, is_this_machine, name_of as name_of_host};
 pub(crate) use incoming::Incoming;
 pub(crate) use listen::listen;
 pub(crate) use map_sender::MapSender;

@@ -203,7 +203,7 @@ impl Compiler<'_> {
     fn count_linkage_tables(&mut self, arch: Arch, plts: &[Plt<'_>]) {
         for plt in plts.iter().filter(|plt| plt.range.start < plt.range.end) {
             if self.claims.is_free(plt.range.start) && plt::rules(arch, plt, &mut self.programs).is_none() {
-                self.note_unsupported(plt.range.clone(), "linkage table of an unknown form");
+                self.report.note_unsupported(plt.range.clone(), "linkage table of an unknown form");
             }
         }
     }
@@ -260,11 +260,7 @@ impl Compiler<'_> {
         let (Some(first), Some(last)) = (claimed.first(), claimed.last()) else { return };
         let rule = (Rule::bare(Kind::Unsupported, of), Slots::SAME);
         self.add(claimed, &[(first.start, rule)], origin);
-        self.note_unsupported(first.start..last.end, reason);
-    }
-
-    fn note_unsupported(&mut self, range: Range<u64>, reason: &str) {
-        self.report.note_unsupported(range, reason);
+        self.report.note_unsupported(first.start..last.end, reason);
     }
 
     fn entries<'a, S: CfiSection<'a>>(

@@ -224,7 +224,7 @@ fn rows(input: &Input<'_>, orc: &Orc<'_>, compiler: &mut Compiler<'_>) -> Vec<Ro
         let rule = entry.ok_or(()).and_then(|entry| entry.rule(&mut compiler.programs));
         let range = *address..end;
         if rule.is_err() {
-            compiler.note_unsupported(range.clone(), "ORC: an entry of an unknown form");
+            compiler.report.note_unsupported(range.clone(), "ORC: an entry of an unknown form");
         }
         let unsupported = Some((Rule::bare(Kind::Unsupported, RuleSource::Orc), Slots::SAME));
         let origin = Origin::new(SourceKind::Orc, (*number * ENTRY_BYTES) as u64);

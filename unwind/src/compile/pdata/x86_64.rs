@@ -90,7 +90,7 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
             Ok((rules, lost)) => {
                 compiler.add(&claimed, &rules, origin);
                 for epilog in lost {
-                    compiler.note_unsupported(epilog, "exception directory: an epilog of an unknown form");
+                    compiler.report.note_unsupported(epilog, "exception directory: an epilog of an unknown form");
                 }
             }
             Err(reason) => compiler.unsupported(&claimed, origin, RuleSource::Pdata, reason),

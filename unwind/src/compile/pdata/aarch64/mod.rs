@@ -84,7 +84,7 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
             Ok(Rules { rows, refused }) => {
                 compiler.add(&claimed, &rows, origin);
                 for (epilog, reason) in refused.into_iter().filter(|_| !claimed.is_empty()) {
-                    compiler.note_unsupported(epilog, reason);
+                    compiler.report.note_unsupported(epilog, reason);
                 }
             }
             Err(reason) => compiler.unsupported(&claimed, origin, RuleSource::Pdata, reason),
