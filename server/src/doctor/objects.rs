@@ -8,7 +8,7 @@ use super::upstreams::{Asked, ask};
 use super::{Finding, clocks};
 use crate::clock::between;
 use crate::config::{BlobsConfig, Config};
-use crate::objects::{CredentialsRefused, Objects, certificates, read_certificates};
+use crate::objects::{Failure, Objects, Why, certificates, read_certificates};
 use crate::opened::{MARK, objects_of};
 
 /// An HTTP date has whole seconds (RFC 9110, 5.6.7).
@@ -34,12 +34,14 @@ fn reached(objects: &Arc<Objects>) -> Finding {
     const ID: &str = "objects.reached";
     let shown = objects.url();
     let failed = |error: io::Error| {
-        let advice = if CredentialsRefused::is_why(&error) {
-            "give the server a key that may list, read, write and delete in this bucket (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
-        } else if error.to_string().contains("no such bucket") {
-            "make the bucket, or name the one that is meant (blobs)"
-        } else {
-            "let the object store run, and name it rightly (s3.endpoint, s3.region, s3.ca, AWS_ENDPOINT_URL)"
+        let advice = match Failure::why(&error) {
+            Some(Why::CredentialsRefused) => {
+                "give the server a key that may list, read, write and delete in this bucket (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+            }
+            Some(Why::NoBucket) => "make the bucket, or name the one that is meant (blobs)",
+            Some(Why::Silent) | None => {
+                "let the object store run, and name it rightly (s3.endpoint, s3.region, s3.ca, AWS_ENDPOINT_URL)"
+            }
         };
         Finding::problem(ID, error.to_string(), advice)
     };

@@ -3,7 +3,7 @@
 
 use std::io;
 
-use crate::objects::CredentialsRefused;
+use crate::objects::{Failure, Why};
 use crate::store::StoreError;
 
 /// Of a disk or an object store.
@@ -16,8 +16,11 @@ pub(crate) fn told_of_storage(error: &io::Error) -> &'static str {
         io::ErrorKind::FileTooLarge => {
             "the server may write no file of that size, nothing was stored: its operator has to raise the bound (ulimit -f)"
         }
-        _ if CredentialsRefused::is_why(error) => {
+        _ if Failure::why(error) == Some(Why::CredentialsRefused) => {
             "the server's store refuses the server's credentials: the server's operator has to look at them"
+        }
+        _ if Failure::why(error) == Some(Why::NoBucket) => {
+            "the server's store has no such bucket: the server's operator has to make it, or to name another"
         }
         io::ErrorKind::HostUnreachable if is_of_database(error) => {
             "the server's database does not answer: try again soon"

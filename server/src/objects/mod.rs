@@ -4,8 +4,8 @@
 //! `traces/ID`; below `uploads/` are the parts of uploads that are not finished. Every method blocks: call it in the pool.
 
 mod authority;
+mod failure;
 mod place;
-mod refused;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -29,8 +29,10 @@ use crate::config::BLOB_SILENCE;
 use crate::http::choose_cryptography;
 
 pub(crate) use authority::{certificates, read as read_certificates};
+pub(crate) use failure::{Failure, Why};
 pub use place::{BlobsUrl, ParseBlobsUrlError};
-pub(crate) use refused::CredentialsRefused;
+
+use failure::is_refusal;
 
 /// A file up to this many bytes goes in one request; a larger one in parts of this size or more.
 const PART: u64 = 8 << 20;
@@ -77,23 +79,6 @@ pub(crate) struct Reach {
 
 /// A key with the bytes of its object, or why they are not taken.
 type Small = (String, Result<Vec<u8>, String>);
-
-/// Why nothing is had of it.
-#[derive(Debug, Clone)]
-struct Failure {
-    problem: String,
-    is_refusal: bool,
-}
-
-impl From<Failure> for io::Error {
-    /// As of what does not answer, so that nobody takes it for an absence.
-    fn from(Failure { problem, is_refusal }: Failure) -> Self {
-        match is_refusal {
-            true => Self::new(io::ErrorKind::HostUnreachable, CredentialsRefused(problem)),
-            false => Self::new(io::ErrorKind::HostUnreachable, problem),
-        }
-    }
-}
 
 /// A part of a bucket.
 #[derive(Debug)]
@@ -416,15 +401,21 @@ impl Objects {
     }
 
     fn failed(&self, doing: &str, key: &str, error: &object_store::Error) -> io::Error {
-        let is_refusal = CredentialsRefused::is_said(error);
-        let what = match is_refusal {
-            true => "refuses this server's credentials, or they do not let it",
-            false if is_absence(error) => "has no such bucket",
-            false => "does not answer",
+        let why = if is_refusal(error) {
+            Why::CredentialsRefused
+        } else if is_absence(error) {
+            Why::NoBucket
+        } else {
+            Why::Silent
+        };
+        let what = match why {
+            Why::CredentialsRefused => "refuses this server's credentials, or they do not let it",
+            Why::NoBucket => "has no such bucket",
+            Why::Silent => "does not answer",
         };
         let problem = format!("the object store {} {what} (to {doing} {key}): {}", self.url, authority::told(error));
         tracing::warn!(problem);
-        let failure = Failure { problem, is_refusal };
+        let failure = Failure { problem, why };
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         *failed = Some((Instant::now(), failure.clone()));
         failure.into()
@@ -433,5 +424,5 @@ impl Objects {
 
 /// Whether an answer says that there is no such object.
 fn is_absence(error: &object_store::Error) -> bool {
-    matches!(error, object_store::Error::NotFound { .. }) && !CredentialsRefused::is_said(error)
+    matches!(error, object_store::Error::NotFound { .. }) && !is_refusal(error)
 }
