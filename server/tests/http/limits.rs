@@ -128,6 +128,32 @@ async fn an_upload_above_the_limit_is_413_by_whatever_way_it_comes() {
 }
 
 #[tokio::test]
+async fn who_asks_whether_to_send_too_much_is_not_told_to_go_on() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = LimitsConfig { upload: Some(LIMIT as u64), ..LimitsConfig::default() };
+    let server = start(&root, limits).await;
+    let blob = format!("POST /v2/r/blobs/uploads/?digest={}", Digest::of(b"any"));
+    // Beyond what the operator allows; beyond what loose files and traces may have at all.
+    let asked = [
+        (blob.as_str(), 3 * LIMIT as u64, "413"),
+        ("PUT /api/v1/symbols?name=a", 3 * LIMIT as u64, "413"),
+        ("PUT /api/v1/symbols?name=a", 1 << 50, "413"),
+        ("PUT /api/v1/symbols?name=a", 1000, "100"),
+    ];
+    for (line, length, status) in asked {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        let head = format!(
+            "{line} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Type: application/octet-stream\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&start), format!("HTTP/1.1 {status}"), "{line}, {length} bytes");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn who_has_read_its_bytes_is_told_when_to_come_again_and_debuggers_see_no_answer() {
     let root = tempfile::tempdir().unwrap();
     let tokens = Tokens::open(&root.path().join("data"), None).await.unwrap();

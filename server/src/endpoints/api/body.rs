@@ -23,6 +23,16 @@ pub(super) struct Bound {
     pub(super) message: &'static str,
 }
 
+impl Bound {
+    fn check(&self, bytes: u64) -> Result<(), ApiError> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        let message = format!("{} bytes are taken at most: {}", self.bytes, self.message);
+        Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, self.code, message))
+    }
+}
+
 /// Takes a body into a file of its own, for as long as the caller's token holds; memory does not grow with it.
 pub(super) async fn spool(
     app: &App,
@@ -32,9 +42,10 @@ pub(super) async fn spool(
     room: &mut Room<'_>,
 ) -> Result<Spool, ApiError> {
     // What is announced is refused before it comes.
-    if let Err(refused) = room.take(body.size_hint().lower()) {
+    let announced = body.size_hint().lower();
+    if let Err(refused) = bound.check(announced).and_then(|()| Ok(room.take(announced)?)) {
         drain(body.into_data_stream());
-        return Err(refused.into());
+        return Err(refused);
     }
     let blobs = app.blobs.clone();
     let mut spool = app.pool.run(move || Spool::new(&blobs)).await??;
@@ -54,13 +65,9 @@ pub(super) async fn spool(
             gathered_bytes = 0;
             spool = app.pool.run(move || spool.append(&block).map(|()| spool)).await??;
         }
-        if let Err(refused) = room.take(spool.size()) {
+        if let Err(refused) = bound.check(spool.size()).and_then(|()| Ok(room.take(spool.size())?)) {
             body.drain();
-            return Err(refused.into());
-        }
-        if spool.size() > bound.bytes {
-            let message = format!("{} bytes are taken at most: {}", bound.bytes, bound.message);
-            return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, bound.code, message));
+            return Err(refused);
         }
         if ended {
             return Ok(spool);
