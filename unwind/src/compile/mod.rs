@@ -31,6 +31,7 @@ mod retpoline;
 mod rules;
 mod signs;
 mod startup;
+mod switches;
 mod synchronous;
 mod tasks;
 mod terms;
@@ -161,12 +162,13 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         Arch::X86_64 => {
             x86::tell_extended(input.code, &mut pieces, &mut rules);
             x86::tell_pops(input.code, &mut pieces, &mut rules);
-            for range in x86::tell_leaving(input.code, &mut pieces, &mut rules) {
-                report.note_unsupported(range, x86::ANOTHER_STACK);
-            }
+            x86::tell_returns(input.code, &mut pieces, &mut rules);
             trampoline::mark_beginnings(input.code, &text, &mut pieces, &mut rules);
         }
         _ => {}
+    }
+    for range in switches::correct(input.arch, input.code, &mut pieces, &mut rules) {
+        report.note_unsupported(range, switches::ANOTHER_STACK);
     }
     report.trampolines = trampoline::mark(input.arch, input.code, &text, &mut pieces, &mut rules);
     report.programs = programs.count();

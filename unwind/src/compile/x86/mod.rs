@@ -4,13 +4,13 @@
 #[cfg(feature = "compile")]
 mod epilog;
 mod extended;
-mod leaving;
 mod pops;
+mod returns;
 mod untold;
 
 #[cfg(feature = "compile")]
 pub(super) use epilog::{Epilog, Jump, dwarf, epilog};
 pub(super) use extended::tell_extended;
-pub(super) use leaving::{ANOTHER_STACK, tell_leaving};
 pub(super) use pops::tell_pops;
+pub(super) use returns::tell_returns;
 pub(super) use untold::tell_pushes;
