@@ -84,31 +84,36 @@ macro_rules! architectures {
                 match self { $(Self::$variant => $code,)* $(Self::$other => $other_code,)* Self::Other(_) => "other" }
             }
 
-            /// By `e_machine` of the ELF header and the class. (gABI, "Machine Information")
-            pub(crate) const fn from_elf(machine: u16, is_64: bool) -> Self {
-                match (machine, is_64) { $($machine => Self::$variant,)* (other, _) => Self::Other(other) }
+            /// By `e_machine` of the ELF header, the class and the byte order. (gABI, "Machine Information")
+            pub(crate) const fn from_elf(machine: u16, is_64: bool, is_little_endian: bool) -> Self {
+                match (machine, is_64, is_little_endian) { $($machine => Self::$variant,)* (other, ..) => Self::Other(other) }
             }
         }
     };
 }
 
 architectures! {
-    X86 "x86" (3, _), "32-bit x86.";
-    X86_64 "x86_64" (62, _), "64-bit x86, the x32 variant included.";
-    Arm "arm" (40, _), "32-bit ARM.";
-    Aarch64 "aarch64" (183, _), "64-bit ARM.";
-    Riscv32 "riscv32" (243, false), "32-bit RISC-V.";
-    Riscv64 "riscv64" (243, true), "64-bit RISC-V.";
-    Loongarch32 "loongarch32" (258, false), "32-bit LoongArch.";
-    Loongarch64 "loongarch64" (258, true), "64-bit LoongArch.";
-    Mips "mips" (8, false), "32-bit MIPS.";
-    Mips64 "mips64" (8, true), "64-bit MIPS.";
-    Ppc "ppc" (20, _), "32-bit PowerPC.";
-    Ppc64 "ppc64" (21, _), "64-bit PowerPC.";
-    S390 "s390" (22, false), "31-bit S/390.";
-    S390x "s390x" (22, true), "64-bit S/390.";
-    Sparc "sparc" (2, _), "32-bit SPARC.";
-    Sparc64 "sparc64" (43, _), "64-bit SPARC.";
+    X86 "x86" (3, _, _), "32-bit x86.";
+    X86_64 "x86_64" (62, _, _), "64-bit x86, the x32 variant included.";
+    Arm "arm" (40, _, true), "32-bit ARM.";
+    ArmBig "armeb" (40, _, false), "32-bit ARM, the higher bytes first.";
+    Aarch64 "aarch64" (183, _, true), "64-bit ARM.";
+    Aarch64Big "aarch64_be" (183, _, false), "64-bit ARM, the higher bytes first.";
+    Riscv32 "riscv32" (243, false, _), "32-bit RISC-V.";
+    Riscv64 "riscv64" (243, true, _), "64-bit RISC-V.";
+    Loongarch32 "loongarch32" (258, false, _), "32-bit LoongArch.";
+    Loongarch64 "loongarch64" (258, true, _), "64-bit LoongArch.";
+    Mips "mips" (8, false, false), "32-bit MIPS.";
+    MipsLittle "mipsel" (8, false, true), "32-bit MIPS, the lower bytes first.";
+    Mips64 "mips64" (8, true, false), "64-bit MIPS.";
+    Mips64Little "mips64el" (8, true, true), "64-bit MIPS, the lower bytes first.";
+    Ppc "ppc" (20, _, _), "32-bit PowerPC.";
+    Ppc64 "ppc64" (21, _, false), "64-bit PowerPC.";
+    Ppc64Little "ppc64le" (21, _, true), "64-bit PowerPC, the lower bytes first.";
+    S390 "s390" (22, false, _), "31-bit S/390.";
+    S390x "s390x" (22, true, _), "64-bit S/390.";
+    Sparc "sparc" (2, _, _), "32-bit SPARC.";
+    Sparc64 "sparc64" (43, _, _), "64-bit SPARC.";
     ; not in ELF:
     Arm64e "arm64e", "64-bit ARM with signed return addresses, as Apple's Mach-O files have it.";
 }

@@ -129,7 +129,7 @@ impl<'d> Elf<'d> {
     }
 
     pub(crate) fn arch(&self) -> Arch {
-        Arch::from_elf(self.machine, self.is_64)
+        Arch::from_elf(self.machine, self.is_64, self.is_little_endian)
     }
 
     pub(crate) fn file_bytes(&self) -> u64 {

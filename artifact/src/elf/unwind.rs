@@ -92,7 +92,7 @@ const UNTYPED: u8 = 2;
 
 /// The addresses of the symbols of functions, on processors much of whose code has no other description.
 fn functions(elf: &Elf<'_>) -> Vec<u64> {
-    if !matches!(elf.arch(), Arch::Mips | Arch::Riscv64 | Arch::Arm) {
+    if !matches!(elf.arch(), Arch::Mips | Arch::MipsLittle | Arch::Riscv64 | Arch::Arm) {
         return Vec::new();
     }
     let tables = [SymbolTable::Symtab, SymbolTable::Dynsym].into_iter();

@@ -58,7 +58,7 @@ pub(super) fn unwind_table(
         separate.as_ref().and_then(|inputs| inputs.debug_frame.as_ref()).filter(|_| debug_frame.is_none());
     let mut functions = inputs.functions.clone();
     functions.extend(separate.iter().flat_map(|inputs| &inputs.functions));
-    let is_followed = object.arch() != Arch::Mips || !MipsFlags(object.elf_flags()).has_short_instructions();
+    let is_followed = !matches!(object.arch(), Arch::Mips | Arch::MipsLittle) || !MipsFlags(object.elf_flags()).has_short_instructions();
     if !is_followed {
         functions.clear();
     }
@@ -270,9 +270,8 @@ fn arch_of(object: &ObjectFile<'_>) -> Option<symseal_unwind::Arch> {
         (Arch::X86, false, true) if object.format() == Format::Elf => Some(Target::I686),
         (Arch::Riscv64, true, true) => Some(Target::Riscv64),
         (Arch::Arm, false, true) if object.format() == Format::Elf => Some(Target::Arm),
-        (Arch::Mips, false, is_little) if MipsFlags(object.elf_flags()).is_o32() => {
-            Some(if is_little { Target::Mips32Little } else { Target::Mips32 })
-        }
+        (Arch::Mips, false, _) if MipsFlags(object.elf_flags()).is_o32() => Some(Target::Mips32),
+        (Arch::MipsLittle, false, _) if MipsFlags(object.elf_flags()).is_o32() => Some(Target::Mips32Little),
         _ => None,
     }
 }

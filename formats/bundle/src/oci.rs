@@ -270,6 +270,10 @@ pub fn oci_architecture(arch: &str) -> &str {
         "x86_64" => "amd64",
         "aarch64" | "arm64e" => "arm64",
         "i686" | "x86" => "386",
+        "mipsel" => "mipsle",
+        "mips64el" => "mips64le",
+        "armeb" => "armbe",
+        "aarch64_be" => "arm64be",
         other => other,
     }
 }

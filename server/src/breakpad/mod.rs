@@ -52,6 +52,9 @@ pub(crate) fn write(
     };
     let arch = match head.arch.as_str() {
         "aarch64" => "arm64",
+        // Its names leave the byte order out.
+        "mipsel" => "mips",
+        "mips64el" => "mips64",
         other => other,
     };
     writeln!(out, "MODULE {os} {arch} {} {}", head.id, plain(&head.name))?;
