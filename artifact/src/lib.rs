@@ -68,7 +68,7 @@ pub use breakpad::{BreakpadFile, StackRecords};
 pub use elf::RelocationProblem;
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};
-pub use macho::{DsymPlace, DsymRole, dsym_bundles, dsym_place};
+pub use macho::{DsymPlace, DsymRole, dsym_bundles, dsym_place, is_universal_library};
 pub use object_file::{DebugAltLink, DebugLink, ObjectFile, PdbReference, SplitContents, SplitKind, SplitUnit};
 pub use pdb::{BuildRecords, FrameData, FrameKind, FrameRule, FrameTable, PdbFile, ProgramId};
 pub use portable_pdb::PortablePdb;

@@ -34,7 +34,9 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
     // Data has no lines, and without an id or a name nothing could be tied to it.
     let is_data = module.statistics.text_bytes == 0 && module.statistics.functions == 0;
     let is_data = is_data && !object.is_il_alone && object.id_kind.code() == "text-hash" && object.debug_link.is_none();
-    let is_paired = of.debug.is_some() || has_lines || is_go || is_data || object.has_embedded_pdb;
+    // dsymutil makes a dSYM whether it found the object files or not.
+    let is_empty_dsym = object.object_map > 0 && of.debug.is_some() && !has_debug_info;
+    let is_paired = of.debug.is_some() && !is_empty_dsym || has_lines || is_go || is_data || object.has_embedded_pdb;
     if is_paired && of.missing.is_empty() {
         return None;
     }
@@ -52,8 +54,12 @@ pub(crate) fn binary(module: &ModuleReport, of: &Module<'_>) -> Option<Unpaired>
         };
         format!("its debug information is not read ({}): {what_to_do}", problem.reason())
     } else if object.object_map > 0 {
+        let (dsym, again) = match is_empty_dsym {
+            true => ("its dSYM holds no debug information, which", "again while they are there"),
+            false => ("its debug information", "there"),
+        };
         format!(
-            "its debug information is in {} object {} on the machine that linked it: run dsymutil there, and add the dSYM",
+            "{dsym} is in {} object {} on the machine that linked it: run dsymutil {again}, and add the dSYM",
             object.object_map,
             if object.object_map == 1 { "file" } else { "files" }
         )

@@ -6,12 +6,51 @@ use super::processor::slice_name;
 use crate::ArtifactError;
 use crate::error::malformed;
 use crate::fields::{Fields, range_of};
-use crate::sniff::{MOST_SLICES, describe_start};
+use crate::sniff::{FileKind, MOST_SLICES, describe_start, sniff};
 use std::ops::Range;
+
+/// How a static library begins. (ar(5))
+const LIBRARY: &[u8] = b"!<arch>\n";
+
+/// An entry of the table.
+struct Slice<'d> {
+    /// Processor and kind of processor.
+    cpu: (u32, u32),
+    name: String,
+    bytes: &'d [u8],
+}
 
 /// The slices, in the file's order. They must lie within the file and apart from each other, and be what the header
 /// says.
 pub(crate) fn slices(data: &[u8]) -> Result<Vec<Macho<'_>>, ArtifactError> {
+    let table = table(data)?;
+    let is_macho = |slice: &Slice<'_>| sniff(slice.bytes) == FileKind::Macho;
+    if let Some(first) = table.first().filter(|_| !table.iter().any(is_macho)) {
+        let found = format!("a universal file of what is no Mach-O file: {}", describe_start(first.bytes));
+        return Err(ArtifactError::UnknownFormat { found });
+    }
+    table.into_iter().map(parse).collect()
+}
+
+/// Whether the file is a static library for several processors, as those in frameworks are: each slice is one.
+pub fn is_universal_library(data: &[u8]) -> bool {
+    sniff(data) == FileKind::MachoFat
+        && table(data).is_ok_and(|slices| slices.iter().all(|slice| slice.bytes.starts_with(LIBRARY)))
+}
+
+fn parse(Slice { cpu, name, bytes }: Slice<'_>) -> Result<Macho<'_>, ArtifactError> {
+    let in_slice = |error| ArtifactError::Slice { name: name.clone(), error: Box::new(error) };
+    let slice = Macho::parse(bytes).map_err(in_slice)?;
+    // The upper byte says what the slice can do, and some tables leave it out.
+    let kind = |(cpu, subtype): (u32, u32)| (cpu, subtype & !CPU_SUBTYPE_MASK);
+    if kind((slice.cpu, slice.cpu_subtype)) != kind(cpu) {
+        let found = slice_name(slice.cpu, slice.cpu_subtype);
+        return Err(in_slice(malformed("Mach-O header", "the processor of the table of slices", found)));
+    }
+    Ok(slice)
+}
+
+fn table(data: &[u8]) -> Result<Vec<Slice<'_>>, ArtifactError> {
     let header = Fields { bytes: range_of(data, "the header of a universal file", 0, 8)?, is_little_endian: false };
     let is_64 = match header.u32(0) {
         Some(FAT_MAGIC) => false,
@@ -40,15 +79,7 @@ pub(crate) fn slices(data: &[u8]) -> Result<Vec<Macho<'_>>, ArtifactError> {
             let found = format!("{name} at {range:#x?} over {with} at {other:#x?}");
             return Err(malformed("universal file", "slices that do not overlap", found));
         }
-        let in_slice = |error| ArtifactError::Slice { name: name.clone(), error: Box::new(error) };
-        let slice = Macho::parse(bytes).map_err(in_slice)?;
-        // The upper byte says what the slice can do, and some tables leave it out.
-        let kind = |(cpu, subtype): (u32, u32)| (cpu, subtype & !CPU_SUBTYPE_MASK);
-        if kind((slice.cpu, slice.cpu_subtype)) != kind(cpu) {
-            let found = slice_name(slice.cpu, slice.cpu_subtype);
-            return Err(in_slice(malformed("Mach-O header", "the processor of the table of slices", found)));
-        }
-        slices.push(slice);
+        slices.push(Slice { cpu, name: name.clone(), bytes });
         taken.push((range, name));
     }
     Ok(slices)

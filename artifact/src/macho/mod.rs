@@ -15,5 +15,6 @@ mod segments;
 mod symbols;
 
 pub use dsym::{DsymPlace, DsymRole, dsym_bundles, dsym_place};
+pub use fat::is_universal_library;
 pub(crate) use fat::slices;
 pub(crate) use headers::Macho;

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use symseal_artifact::{
     ArtifactError, DebugInfoKind, FileKind, Format, IdKind, ObjectFile, ObjectKind, ReleaseFile, SplitKind, escaped,
-    sniff,
+    is_universal_library, sniff,
 };
 use symseal_module::DebugId;
 
@@ -37,6 +37,7 @@ pub(crate) mod reason {
     pub(crate) const HARD_LINK: &str = "hard link to another member";
     pub(crate) const REPLACED: &str = "member that a later one of the same path replaces";
     pub(crate) const APPLE_DOUBLE: &str = "attributes of another file (AppleDouble)";
+    pub(crate) const STATIC_LIBRARY: &str = "static library of several processors, whose members are no modules";
     pub(crate) const PASSED_OVER: &str = "archive or package that is not looked into";
     pub(crate) const REFUSED: &str = "refused, with the reason";
     pub(crate) const SCRIPT: &str = "script of a debugger";
@@ -65,6 +66,9 @@ pub(crate) fn identify(bytes: &[u8]) -> Result<Identified, ArtifactError> {
             reason::BOOT_IMAGE,
             "boot image of a Linux kernel; its vmlinux has the symbols".to_owned(),
         ));
+    }
+    if is_universal_library(bytes) {
+        return Ok(Identified::Other(reason::STATIC_LIBRARY, "a static library for several processors".to_owned()));
     }
     let parsed = match ReleaseFile::parse(bytes) {
         // `MZ` alone is a DOS program, and one magic of Mach-O is also Java's.

@@ -58,7 +58,8 @@ pub(super) fn unwind_table(
         separate.as_ref().and_then(|inputs| inputs.debug_frame.as_ref()).filter(|_| debug_frame.is_none());
     let mut functions = inputs.functions.clone();
     functions.extend(separate.iter().flat_map(|inputs| &inputs.functions));
-    let is_followed = !matches!(object.arch(), Arch::Mips | Arch::MipsLittle) || !MipsFlags(object.elf_flags()).has_short_instructions();
+    let is_followed = !matches!(object.arch(), Arch::Mips | Arch::MipsLittle)
+        || !MipsFlags(object.elf_flags()).has_short_instructions();
     if !is_followed {
         functions.clear();
     }
