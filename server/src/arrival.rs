@@ -3,6 +3,8 @@
 //! A request gets an id (the client's own, if it sent one), its caller is found out, and it waits or is sent away where the
 //! caller asks for too much. An answer is counted and timed, and told to the logs.
 
+mod caller;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,18 +17,20 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument as _;
 
-use crate::access::{Caller, CallerError, PathToken, hide_tokens};
+use crate::access::{Caller, PathToken, hide_secrets, hide_tokens};
 use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::clock::now;
 use crate::endpoints::api::ApiError;
 use crate::endpoints::oci::{Code, OciError};
-use crate::endpoints::{plain, told_of_database};
+use crate::endpoints::plain;
 use crate::http::{BreakConnection, ONE_HOST, Peer, cors, drain, is_called_once};
 use crate::limits::{Direction, Key, Turn};
 use crate::metrics::{Face, Kind};
 use crate::routes::unscoped;
 use crate::store::AuditRow;
+
+use caller::{Head, find_caller};
 
 /// Of requests and answers.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -76,7 +80,7 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
             return told(send_away(&app, request, refusal), None);
         }
         let path_token = request.extensions_mut().remove::<PathToken>();
-        let caller = match find_caller(&app, face, request.headers(), path_token.as_ref(), address).await {
+        let caller = match find_caller(&app, face, Head::of(&request), path_token.as_ref(), address).await {
             Ok(caller) => caller,
             Err(refusal) => return told(send_away(&app, request, refusal), None),
         };
@@ -133,33 +137,6 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
     response
 }
 
-/// Who sends a request, or what is answered in the place of its endpoint. What is shown and does not hold takes a turn of the address that it
-/// comes from, and takes it before the database is asked where nothing is known of it: else guessing were free. The holder of a token that was
-/// seen before does not wait for others at its address.
-async fn find_caller(
-    app: &App,
-    face: Face,
-    headers: &HeaderMap,
-    path_token: Option<&PathToken>,
-    address: Option<IpAddr>,
-) -> Result<Caller, Response> {
-    let turn = async || match app.limits.are_none() {
-        true => None,
-        false => wait_for_turn(app, face, &Key::of(None, address), None).await,
-    };
-    let is_unproved = app.access.is_unproved(headers, path_token);
-    if is_unproved && let Some(refusal) = turn().await {
-        return Err(refusal);
-    }
-    match app.access.caller(headers, path_token).await {
-        Ok(caller) => Ok(caller),
-        Err(CallerError::Refused) if !is_unproved => {
-            Err(turn().await.unwrap_or_else(|| refuse(face, &CallerError::Refused)))
-        }
-        Err(error) => Err(refuse(face, &error)),
-    }
-}
-
 /// An answer to one whose endpoint is not asked.
 fn send_away(app: &App, request: Request, mut refusal: Response) -> Response {
     drain(request.into_body().into_data_stream());
@@ -199,44 +176,16 @@ fn request_id(headers: &HeaderMap) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     static START: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     let sent = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok());
-    let is_sound =
-        |id: &&str| !id.is_empty() && id.len() <= REQUEST_ID_LIMIT && id.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_sound = |id: &&str| {
+        let is_short = !id.is_empty() && id.len() <= REQUEST_ID_LIMIT;
+        // Logs show it.
+        is_short && id.bytes().all(|byte| byte.is_ascii_graphic()) && hide_secrets(id) == *id
+    };
     if let Some(id) = sent.filter(is_sound) {
         return id.to_owned();
     }
     let start = START.get_or_init(|| getrandom::u64().unwrap_or_default());
     format!("{start:016x}-{:x}", NEXT.fetch_add(1, Ordering::Relaxed))
-}
-
-/// What was shown does not hold: in the form of the API that was asked.
-fn refuse(face: Face, error: &CallerError) -> Response {
-    let status = match error {
-        CallerError::Refused | CallerError::Expired => StatusCode::UNAUTHORIZED,
-        CallerError::Store(_) | CallerError::Issuer(_) => StatusCode::SERVICE_UNAVAILABLE,
-    };
-    // The elfutils clients would keep any answer for ten minutes as "there is no such file".
-    if matches!(face, Face::Debuginfod | Face::Symbols) && status == StatusCode::SERVICE_UNAVAILABLE {
-        let mut response = plain(status, &error.to_string());
-        response.extensions_mut().insert(BreakConnection);
-        return response;
-    }
-    let told = match error {
-        CallerError::Store(error) => told_of_database(error).to_owned(),
-        error => error.to_string(),
-    };
-    let mut response = match face {
-        Face::Oci if status == StatusCode::UNAUTHORIZED => OciError::new(Code::Unauthorized, told).into_response(),
-        Face::Oci => OciError::away(told).into_response(),
-        Face::Api if status == StatusCode::UNAUTHORIZED => {
-            ApiError::new(status, "unauthenticated", told).into_response()
-        }
-        Face::Api => ApiError::away("database-away", told).into_response(),
-        _ => plain(status, &told),
-    };
-    if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"symseal\""));
-    }
-    response
 }
 
 /// Whether somebody asks how the server is, who may share an address with many callers and would end a server that sends it away.

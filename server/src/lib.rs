@@ -58,6 +58,7 @@ mod gateway;
 mod http;
 pub mod ids;
 mod ingest;
+mod json_object;
 mod limits;
 mod log;
 mod made_tables;

@@ -135,7 +135,7 @@ async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Call
         (Target::Manifest(name, reference), "PUT") => {
             oci::manifests::put(app, caller, name, reference, query, headers, body).await
         }
-        (Target::Manifest(name, reference), "DELETE") => oci::manifests::delete(app, name, reference).await,
+        (Target::Manifest(name, reference), "DELETE") => oci::manifests::delete(app, name, reference, headers).await,
         _ => Err(OciError::new(Code::Unsupported, format!("{method} is not known for this path"))),
     };
     let mut answer = answer.unwrap_or_else(IntoResponse::into_response);

@@ -29,6 +29,9 @@ impl std::fmt::Debug for TokenSecret {
 }
 
 impl TokenSecret {
+    /// The length of every token.
+    pub(crate) const BYTES: usize = PREFIX.len() + 64;
+
     fn generate() -> Result<Self, TokenError> {
         let mut bytes = [0_u8; 32];
         getrandom::fill(&mut bytes).map_err(|error| TokenError::Entropy { reason: error.to_string() })?;

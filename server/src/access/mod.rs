@@ -9,6 +9,7 @@
 mod caller;
 mod credentials;
 mod grant;
+mod hidden;
 mod known;
 mod oidc;
 mod session;
@@ -23,8 +24,9 @@ use crate::store::{Store, StoreError};
 use crate::tokens::TokenSecret;
 
 pub(crate) use caller::Caller;
-pub(crate) use credentials::{PathToken, hide_tokens, shown_token, take_path_token};
+pub(crate) use credentials::{PathToken, shown_token, take_path_token};
 pub use grant::{Grant, ParseGrantError};
+pub(crate) use hidden::{hide_secrets, hide_tokens};
 pub use oidc::{OidcIssuer, OidcRule};
 pub(crate) use session::{Session, SessionKey};
 

@@ -13,7 +13,7 @@ use super::Grant;
 use crate::store::{Store, StoreError, hmac_key};
 
 /// What every session token begins with.
-const PREFIX: &str = "symsess_";
+pub(super) const PREFIX: &str = "symsess_";
 
 /// The name of the key in the database.
 const KEY_NAME: &str = "session-key";

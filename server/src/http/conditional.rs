@@ -16,7 +16,7 @@ impl Validators<'_> {
     /// Whether the client wants other bytes than these, or none that were written later: 412. Judged before all else (section 13.2.2).
     pub(crate) fn fails(&self, headers: &HeaderMap) -> bool {
         if headers.contains_key(header::IF_MATCH) {
-            return !tags(headers, &header::IF_MATCH).any(|tag| tag == "*" || tag == self.etag);
+            return !tags(headers, &header::IF_MATCH).any(|tag| self.matches_strongly(tag));
         }
         let since = headers.get(header::IF_UNMODIFIED_SINCE).and_then(|value| value.to_str().ok());
         match (since.and_then(|since| httpdate::parse_http_date(since).ok()), self.modified) {
@@ -44,6 +44,10 @@ impl Validators<'_> {
         headers.get(header::IF_RANGE).is_none_or(|tag| tag.as_bytes() == self.etag.as_bytes())
     }
 
+    fn matches_strongly(&self, tag: &str) -> bool {
+        tag == "*" || tag == self.etag
+    }
+
     fn matches_weakly(&self, tag: &str) -> bool {
         tag == "*" || self.matches(tag)
     }
@@ -51,6 +55,15 @@ impl Validators<'_> {
     fn matches(&self, tag: &str) -> bool {
         tag.strip_prefix("W/").unwrap_or(tag) == self.etag
     }
+}
+
+/// Whether what a request would change is not what the client expects it to be: 412. `etag`: the tag of what is there, none where nothing is.
+pub(crate) fn forbids_change(headers: &HeaderMap, etag: Option<&str>) -> bool {
+    let now = etag.map(|etag| Validators { etag, modified: None });
+    let expects = |tag: &str| now.as_ref().is_some_and(|now| now.matches_strongly(tag));
+    let excludes = |tag: &str| now.as_ref().is_some_and(|now| now.matches_weakly(tag));
+    let expects_other = headers.contains_key(header::IF_MATCH) && !tags(headers, &header::IF_MATCH).any(expects);
+    expects_other || tags(headers, &header::IF_NONE_MATCH).any(excludes)
 }
 
 /// Whether a condition of a request names the entity tag: the client has these bytes, or a part of them.
@@ -85,6 +98,18 @@ mod tests {
         assert!(names(header::IF_NONE_MATCH, "\"x\", \"abc\"") && names(header::IF_RANGE, "\"abc\""));
         assert!(names(header::IF_MATCH, "\"abc\"") && !names(header::IF_MATCH, "*"));
         assert!(!names(header::IF_NONE_MATCH, "*") && !names(header::IF_RANGE, "\"abc-gzip\""));
+    }
+
+    #[test]
+    fn a_change_is_made_to_what_the_client_expects_alone() {
+        let forbids = |name, value, etag| forbids_change(&headers(name, value), etag);
+        let there = Some("\"abc\"");
+        assert!(!forbids(header::IF_MATCH, "\"x\", \"abc\"", there) && !forbids(header::IF_MATCH, "*", there));
+        assert!(forbids(header::IF_MATCH, "\"x\"", there) && forbids(header::IF_MATCH, "W/\"abc\"", there));
+        assert!(forbids(header::IF_MATCH, "*", None));
+        assert!(forbids(header::IF_NONE_MATCH, "*", there) && forbids(header::IF_NONE_MATCH, "W/\"abc\"", there));
+        assert!(!forbids(header::IF_NONE_MATCH, "*", None) && !forbids(header::IF_NONE_MATCH, "\"x\"", there));
+        assert!(!forbids_change(&HeaderMap::new(), there));
     }
 
     #[test]

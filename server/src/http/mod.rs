@@ -24,7 +24,7 @@ pub(crate) use body::{FileAnswer, Source, file_response};
 pub(crate) use breakable::Breakable;
 pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use client::{choose_cryptography, client};
-pub(crate) use conditional::names_tag;
+pub(crate) use conditional::{forbids_change, names_tag};
 pub(crate) use drain::drain;
 pub(crate) use encoding::{Coding, accepted_coding};
 pub(crate) use gathered::{Memory, NoRoom, NotGathered, Share};
@@ -32,7 +32,7 @@ pub(crate) use host::{ONE_HOST, is_called_once, is_this_machine, name_of as name
 pub(crate) use incoming::Incoming;
 pub(crate) use listen::listen;
 pub(crate) use map_sender::MapSender;
-pub(crate) use path::{form_values, percent_decode, percent_encode, query_values};
+pub(crate) use path::{form_values, percent_decode, percent_decode_lossy, percent_encode, query_values};
 pub(crate) use peer::Peer;
 pub(crate) use range::{ByteRange, parse_content_range};
 #[cfg(any(test, feature = "fuzzing"))]

@@ -5,6 +5,11 @@ pub(crate) fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(decode(text.as_bytes())).ok()
 }
 
+/// The same, with a replacement character for each part that is no UTF-8.
+pub(crate) fn percent_decode_lossy(text: &str) -> String {
+    String::from_utf8_lossy(&decode(text.as_bytes())).into_owned()
+}
+
 /// Escapes everything but letters, digits, `-._~` (RFC 3986, "Unreserved Characters") and the bytes of `kept`.
 pub(crate) fn percent_encode(text: impl AsRef<[u8]>, kept: &[u8]) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.contains(&byte);

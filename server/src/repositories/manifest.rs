@@ -9,6 +9,7 @@ use symseal_bundle::oci;
 
 use super::name::Tag;
 use crate::blobs::BlobDigest;
+use crate::json_object::JsonObject;
 
 /// The largest manifest that is taken, in bytes: what zot, distribution and oras take.
 pub(crate) const MANIFEST_LIMIT: usize = 4 << 20;
@@ -107,12 +108,12 @@ struct Shape {
     schema_version: u64,
     media_type: Option<String>,
     artifact_type: Option<String>,
-    config: Option<DescriptorShape>,
+    config: Option<JsonObject<DescriptorShape>>,
     #[serde(default)]
-    layers: Option<Vec<DescriptorShape>>,
+    layers: Option<Vec<JsonObject<DescriptorShape>>>,
     #[serde(default)]
-    manifests: Option<Vec<DescriptorShape>>,
-    subject: Option<DescriptorShape>,
+    manifests: Option<Vec<JsonObject<DescriptorShape>>>,
+    subject: Option<JsonObject<DescriptorShape>>,
     #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
     /// Of Docker's first schema.
@@ -121,7 +122,7 @@ struct Shape {
 
 impl Shape {
     fn read(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let shape: Self = serde_json::from_slice(bytes)?;
+        let JsonObject(shape): JsonObject<Self> = serde_json::from_slice(bytes)?;
         if shape.schema_version == 2 { Ok(shape) } else { Err(ManifestError::SchemaVersion(shape.schema_version)) }
     }
 
@@ -179,7 +180,7 @@ impl DescriptorShape {
 }
 
 /// Children in their order, without those that were named before.
-fn once<'d>(descriptors: impl Iterator<Item = &'d DescriptorShape>) -> Result<Vec<Child>, ManifestError> {
+fn once<'d>(descriptors: impl Iterator<Item = &'d JsonObject<DescriptorShape>>) -> Result<Vec<Child>, ManifestError> {
     let (mut seen, mut children) = (HashSet::new(), Vec::new());
     for descriptor in descriptors {
         let child = descriptor.child()?;
@@ -276,6 +277,20 @@ mod tests {
         format!(
             r#"{{"schemaVersion":2,"config":{{"mediaType":"application/vnd.oci.empty.v1+json","digest":"{EMPTY}","size":2}}{extra}}}"#
         )
+    }
+
+    #[test]
+    fn an_array_is_no_manifest_and_no_descriptor() {
+        let descriptor = format!(r#"["a/b","{EMPTY}",2]"#);
+        let whole = format!("[2,null,null,{descriptor},null,null,null,null,null]");
+        for text in [
+            whole,
+            format!(r#"{{"schemaVersion":2,"config":{descriptor}}}"#),
+            manifest(&format!(r#","layers":[{descriptor}]"#)),
+        ] {
+            let refused = Manifest::parse_sent(text.as_bytes(), None).unwrap_err().to_string();
+            assert!(refused.contains("expected an object"), "{refused}");
+        }
     }
 
     #[test]

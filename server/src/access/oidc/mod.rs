@@ -104,8 +104,12 @@ impl Issuers {
         validation.set_audience(&[&issuer.audience]);
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
         let claims = decode::<Map<String, Value>>(text, &key, &validation).map_err(refused)?.claims;
-        if !is_issued(&claims, now()) {
+        if !is_past(&claims, "iat", now()) {
             return Err(OidcError::Refused("it was issued (iat) in the future".to_owned()));
+        }
+        // What has another form than the library reads counts for it as if it were not there.
+        if !is_past(&claims, "nbf", now()) {
+            return Err(OidcError::Refused("it holds from a later time on (nbf)".to_owned()));
         }
         let grants = issuer.grants(&claims);
         if grants.is_empty() {
@@ -173,10 +177,10 @@ fn has_critical(text: &str) -> bool {
     part(text, 0).is_none_or(|header| header.get("crit").is_some())
 }
 
-/// Whether claims say that they were made by a time, or nothing of when (RFC 7519, section 4.1.6, a NumericDate).
-fn is_issued(claims: &Map<String, Value>, at: UtcSeconds) -> bool {
+/// Whether a claim is a time (RFC 7519, section 2, a NumericDate) that is past then, or is not there.
+fn is_past(claims: &Map<String, Value>, claim: &str, at: UtcSeconds) -> bool {
     let latest = at.0.saturating_add(i64::try_from(LEEWAY).unwrap_or_default());
-    claims.get("iat").is_none_or(|issued| issued.as_f64().is_some_and(|issued| issued <= latest as f64))
+    claims.get(claim).is_none_or(|time| time.as_f64().is_some_and(|time| time <= latest as f64))
 }
 
 /// A part of a token as JSON.

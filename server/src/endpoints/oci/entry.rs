@@ -24,7 +24,7 @@ pub(crate) fn check(
         // It shows what the caller may read.
         Target::Catalog => {
             let scope = "registry:catalog:*";
-            return if caller.showed_nothing() { Err(challenge(app, headers, scope, false)) } else { Ok(()) };
+            return if caller.showed_nothing() { Err(challenge(app, headers, scope, None)) } else { Ok(()) };
         }
         // The state of an upload is its writer's.
         Target::Upload(name, _) | Target::Uploads(name) => return check_write(app, caller, name, headers),
@@ -37,7 +37,7 @@ pub(crate) fn check(
         return check_hidden(app, target);
     }
     if caller.may_show_reading(name) {
-        return Err(challenge(app, headers, &format!("repository:{name}:pull"), !caller.showed_nothing()));
+        return Err(challenge(app, headers, &format!("repository:{name}:pull"), insufficient(caller)));
     }
     Err(OciError::new(Code::NameUnknown, format!("there is no repository {name} that this token may read")))
 }
@@ -59,27 +59,56 @@ fn check_write(app: &App, caller: &Caller, name: &RepositoryName, headers: &Head
         return Ok(());
     }
     if caller.may_show_writing(name) {
-        return Err(challenge(app, headers, &format!("repository:{name}:pull,push"), !caller.showed_nothing()));
+        return Err(challenge(app, headers, &format!("repository:{name}:pull,push"), insufficient(caller)));
     }
     let message = format!("this token may not write to {name}: expected one with the grant write:{name}");
     Err(OciError::new(Code::DeniedToCaller, message))
 }
 
+/// What is wrong with what a caller showed, where it did.
+fn insufficient(caller: &Caller) -> Option<&'static str> {
+    (!caller.showed_nothing()).then_some("insufficient_scope")
+}
+
+/// 401 to a session or token that does not hold, or no more: with the place where another is to be had, and for what. (RFC 6750, 3.1)
+pub(crate) fn invalid_token(app: &App, method: &Method, path: &str, headers: &HeaderMap, message: String) -> OciError {
+    let target = path.strip_prefix("/v2/").and_then(Target::parse).and_then(Result::ok);
+    let reads = *method == Method::GET || *method == Method::HEAD;
+    let scope = match target {
+        None => String::new(),
+        Some(Target::Catalog) => "registry:catalog:*".to_owned(),
+        Some(Target::Upload(name, _) | Target::Uploads(name)) => format!("repository:{name}:pull,push"),
+        Some(Target::Blob(name, _) | Target::Manifest(name, _) | Target::Tags(name) | Target::Referrers(name, _)) => {
+            format!("repository:{name}:{}", if reads { "pull" } else { "pull,push" })
+        }
+    };
+    OciError::new(Code::Unauthorized, message).with_headers(place_of_sessions(
+        app,
+        headers,
+        &scope,
+        Some("invalid_token"),
+    ))
+}
+
 /// 401 with the place where a session is to be had, as registry clients look for it.
-pub(crate) fn challenge(app: &App, headers: &HeaderMap, scope: &str, insufficient: bool) -> OciError {
+pub(crate) fn challenge(app: &App, headers: &HeaderMap, scope: &str, error: Option<&str>) -> OciError {
+    let message = "expected a token (a user's name with the token as its password, or Authorization: Bearer)";
+    OciError::new(Code::Unauthorized, message).with_headers(place_of_sessions(app, headers, scope, error))
+}
+
+fn place_of_sessions(app: &App, headers: &HeaderMap, scope: &str, error: Option<&str>) -> HeaderMap {
     let realm = app.own_url(headers);
     let service = realm.split_once("://").map_or(realm.as_str(), |(_, rest)| rest);
     let mut text = format!("Bearer realm=\"{realm}/api/v1/token\",service=\"{service}\"");
     if !scope.is_empty() {
         text.push_str(&format!(",scope=\"{scope}\""));
     }
-    if insufficient {
-        text.push_str(",error=\"insufficient_scope\"");
+    if let Some(error) = error {
+        text.push_str(&format!(",error=\"{error}\""));
     }
     let mut answer = HeaderMap::new();
     if let Ok(text) = HeaderValue::try_from(text) {
         answer.insert(header::WWW_AUTHENTICATE, text);
     }
-    let message = "expected a token (a user's name with the token as its password, or Authorization: Bearer)";
-    OciError::new(Code::Unauthorized, message).with_headers(answer)
+    answer
 }

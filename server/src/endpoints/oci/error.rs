@@ -36,6 +36,7 @@ pub(crate) enum Code {
     NameUnknown,
     OverQuota,
     PaginationNumberInvalid,
+    PreconditionFailed,
     SizeInvalid,
     TagInvalid,
     TooLarge,
@@ -68,6 +69,8 @@ impl Code {
             // The specification has DENIED for what is refused whoever asks for it; clients do not try 413 again.
             Self::OverQuota => (StatusCode::PAYLOAD_TOO_LARGE, "DENIED"),
             Self::PaginationNumberInvalid => (StatusCode::BAD_REQUEST, "PAGINATION_NUMBER_INVALID"),
+            // Nor for it.
+            Self::PreconditionFailed => (StatusCode::PRECONDITION_FAILED, "DENIED"),
             Self::SizeInvalid => (StatusCode::BAD_REQUEST, "SIZE_INVALID"),
             Self::TagInvalid => (StatusCode::BAD_REQUEST, "TAG_INVALID"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "SIZE_INVALID"),

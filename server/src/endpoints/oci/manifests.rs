@@ -13,7 +13,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::arrival::Changed;
 use crate::blobs::BlobDigest;
-use crate::http::{FileAnswer, NotGathered, Share, file_response, query_values};
+use crate::http::{FileAnswer, NotGathered, Share, file_response, forbids_change, query_values};
 use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 use crate::shared::Promise;
@@ -93,6 +93,7 @@ pub(crate) async fn put(
 ) -> Result<Response, OciError> {
     let content_type = media_type(request)?;
     let mut tags = query_tags(query)?;
+    check_expected(&app, &name, &reference, request)?;
     let bytes = app.memory.gather(Share::Writes, body, MANIFEST_LIMIT).await.map_err(|why| match why {
         NotGathered::TooLarge => {
             let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
@@ -145,7 +146,13 @@ async fn run_to_end(
 }
 
 /// DELETE: a tag, or a manifest with its tags.
-pub(crate) async fn delete(app: Arc<App>, name: RepositoryName, reference: Reference) -> Result<Response, OciError> {
+pub(crate) async fn delete(
+    app: Arc<App>,
+    name: RepositoryName,
+    reference: Reference,
+    request: &HeaderMap,
+) -> Result<Response, OciError> {
+    check_expected(&app, &name, &reference, request)?;
     let missing = unknown(&name, &reference);
     let named = "another manifest of the repository names this one: delete that first";
     let task = tokio::spawn(async move { withdraw(&app, &name, &reference).await });
@@ -162,6 +169,27 @@ pub(crate) async fn delete(app: Arc<App>, name: RepositoryName, reference: Refer
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(crate::pool::JobLost.into()),
     }
+}
+
+/// Whether what a change is about is what the request's conditions say (RFC 9110, 13.1). Who changes it at the same instant is not kept from it.
+fn check_expected(
+    app: &App,
+    name: &RepositoryName,
+    reference: &Reference,
+    request: &HeaderMap,
+) -> Result<(), OciError> {
+    let now = app.repositories.get(name).and_then(|repository| repository.manifest(reference));
+    let etag = now.as_ref().map(|(digest, _)| format!("\"{digest}\""));
+    if !forbids_change(request, etag.as_deref()) {
+        return Ok(());
+    }
+    let is_there = now.map_or_else(|| "nothing".to_owned(), |(digest, _)| digest.to_string());
+    let asked = match reference {
+        Reference::Tag(tag) => tag.to_string(),
+        Reference::Digest(digest) => digest.to_string(),
+    };
+    let message = format!("{asked} of {name} is {is_there}, which is not what If-Match or If-None-Match expect");
+    Err(OciError::new(Code::PreconditionFailed, message))
 }
 
 /// The `Content-Type` without parameters.

@@ -11,6 +11,7 @@ pub(crate) mod tags;
 mod target;
 pub(crate) mod uploads;
 
+pub(crate) use entry::invalid_token;
 pub(crate) use error::{Code, OciError};
 pub(crate) use target::Target;
 

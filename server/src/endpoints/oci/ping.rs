@@ -21,7 +21,7 @@ pub(crate) async fn get(
     headers: HeaderMap,
 ) -> Response {
     let answer = if caller.showed_nothing() {
-        super::entry::challenge(&app, &headers, "", false).into_response()
+        super::entry::challenge(&app, &headers, "", None).into_response()
     } else {
         Json(json!({})).into_response()
     };

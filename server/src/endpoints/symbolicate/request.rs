@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::Refused;
 use crate::ingest::parse_breakpad_id;
+use crate::json_object::JsonObject;
 
 /// The one version of the API.
 const VERSION: u64 = 5;
@@ -53,7 +54,7 @@ impl TryFrom<i128> for Offset {
 #[derive(Deserialize)]
 struct Body {
     version: Option<u64>,
-    jobs: Option<Vec<Job>>,
+    jobs: Option<Vec<JsonObject<Job>>>,
     #[serde(rename = "memoryMap")]
     modules: Option<Vec<(String, String)>>,
     stacks: Option<Vec<Vec<(i64, Offset)>>>,
@@ -78,12 +79,13 @@ impl Request {
     pub(crate) fn read(body: &[u8]) -> Result<Self, Refused> {
         let form = r#"{"jobs":[{"memoryMap":[["app.pdb","GUID and age"]],"stacks":[[[0,4096]]]}],"version":5}"#;
         let malformed = |found: String| Refused::Malformed(format!("expected {form}, found {found}"));
-        let body: Body = serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))?;
+        let JsonObject(body): JsonObject<Body> =
+            serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))?;
         if let Some(version) = body.version.filter(|version| *version != VERSION) {
             return Err(Refused::Malformed(format!("expected version {VERSION}, found {version}")));
         }
         let jobs = match (body.jobs, body.modules, body.stacks) {
-            (Some(jobs), _, _) => jobs,
+            (Some(jobs), _, _) => jobs.into_iter().map(|JsonObject(job)| job).collect(),
             (None, Some(modules), Some(stacks)) => vec![Job { modules, stacks }],
             _ => return Err(malformed("neither jobs nor a memory map with stacks".to_owned())),
         };
