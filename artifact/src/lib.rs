@@ -59,10 +59,10 @@ mod unwind_inputs;
 mod work;
 
 pub use archive::{
-    ArchiveBehind, ArchiveError, ArchiveKind, ArchiveReport, DISC_SIGN_AT, DISK_TRAILER_BYTES, HardLink, ImageReport,
-    LimitKind, Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES, Member, ParseReachError, PassedOver, PassedOverReason,
-    RATIO_FLOOR_BYTES, Reach, ReadSeek, Source, archive_behind, archive_kind, read_archive, read_archive_without,
-    read_image_layout, read_image_layout_without, unread_archive, unread_disk_image,
+    ArchiveBehind, ArchiveError, ArchiveKind, ArchiveReport, DISK_TRAILER_BYTES, HardLink, IMAGE_START_BYTES,
+    ImageReport, LimitKind, Limits, MAX_PASSED_OVER, MAX_WINDOW_BYTES, Member, ParseReachError, PassedOver,
+    PassedOverReason, RATIO_FLOOR_BYTES, Reach, ReadSeek, Source, archive_behind, archive_kind, read_archive,
+    read_archive_without, read_image_layout, read_image_layout_without, unread_archive, unread_image,
 };
 pub use breakpad::{BreakpadFile, StackRecords};
 pub use elf::RelocationProblem;

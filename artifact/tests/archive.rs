@@ -62,6 +62,22 @@ fn old_tars_have_short_names_and_no_magic_value() {
 }
 
 #[test]
+fn a_name_of_the_volume_and_lists_of_folders_are_no_members() {
+    if !have("tar") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    shell("mkdir -p tree/a; seq 1 100 >tree/a/b; seq 1 1000 >tree/c", folder.path());
+    let files = files_below(&folder.path().join("tree"));
+    for option in ["--label=V", "--listed-incremental=state"] {
+        shell(&format!("tar -C tree {option} -cf all.tar ."), folder.path());
+        let (members, report) = read_file(&folder.path().join("all.tar"));
+        assert_same(option, &members, &within("all.tar", &files));
+        assert_eq!(report.special_files, 0, "{option}");
+    }
+}
+
+#[test]
 fn hard_links_are_counted_and_their_file_is_visited_once() {
     if !have("tar") {
         return;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::HttpBody as _;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tracing::Instrument as _;
@@ -76,6 +76,7 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
         if !is_called_once(request.version(), request.headers()) {
             return told(send_away(&app, request, plain(StatusCode::BAD_REQUEST, ONE_HOST)), None);
         }
+        go_by_target(&mut request);
         if let Some(refusal) = app.own_names.refusal(face, request.method(), request.headers()) {
             return told(send_away(&app, request, refusal), None);
         }
@@ -135,6 +136,16 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
         response.headers_mut().insert(REQUEST_ID, id);
     }
     response
+}
+
+/// Of a request whose target names a host, that counts, and not what `Host` says. (RFC 9112, 3.2.2)
+fn go_by_target(request: &mut Request) {
+    let named = request.uri().authority().and_then(|authority| HeaderValue::try_from(authority.as_str()).ok());
+    if let Some(named) = named
+        && request.version() <= Version::HTTP_11
+    {
+        request.headers_mut().insert(header::HOST, named);
+    }
 }
 
 /// An answer to one whose endpoint is not asked.

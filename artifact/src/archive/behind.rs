@@ -10,7 +10,7 @@ use object::read::elf::{ProgramHeader as _, SectionHeader as _};
 use object::read::pe::{ImageNtHeaders, ImageOptionalHeader as _};
 use object::{Endianness, FileKind};
 
-use super::kind::{ArchiveKind, DISC_SIGN_AT, DISK_TRAILER_BYTES, archive_kind, unread_archive, unread_disk_image};
+use super::kind::{ArchiveKind, DISK_TRAILER_BYTES, IMAGE_START_BYTES, archive_kind, unread_archive, unread_image};
 
 /// What stands behind an object file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,9 +91,9 @@ fn name(kind: ArchiveKind) -> &'static str {
 }
 
 fn has_disc_sign(bytes: &[u8]) -> bool {
-    let at_sign = usize::try_from(DISC_SIGN_AT).ok().and_then(|at| bytes.get(at..)).unwrap_or_default();
+    let start = bytes.get(..IMAGE_START_BYTES).unwrap_or_default();
     let end = bytes.len().checked_sub(DISK_TRAILER_BYTES).and_then(|at| bytes.get(at..)).unwrap_or_default();
-    unread_disk_image(at_sign, end).is_some()
+    unread_image(start, end).is_some()
 }
 
 /// Whether the bytes end with a zip's last record, whose directory lies among them.

@@ -108,9 +108,9 @@ pub(super) fn is_package(head: &[u8]) -> bool {
 }
 
 /// What an archive, package or compressed file is that [`archive_kind`] does not know and that may hold release files: its usual name,
-/// for people. By its first 512 bytes; images of disks without anything of their own there are for [`unread_disk_image`].
+/// for people. By its first 512 bytes; images of disks without anything of their own there are for [`unread_image`].
 pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
-    const MAGICS: [(&[u8], &str); 15] = [
+    const MAGICS: [(&[u8], &str); 24] = [
         (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
         (b"Rar!\x1a\x07", "a RAR archive"),
         (b"xar!", "a xar archive, such as an installer package of macOS (.pkg)"),
@@ -126,6 +126,15 @@ pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
         (b"070702", CPIO),
         (b"070707", CPIO),
         (b"\xc7\x71", CPIO),
+        (b"sqsh", "a SquashFS image of the other byte order"),
+        (b"\x1f\x9d", "a file packed with compress (.Z)"),
+        (b"MSWIM\0\0\0", "an image of Windows' imaging format (.wim)"),
+        (b"QFI\xfb", "a disk image of QEMU (.qcow2)"),
+        (b"vhdxfile", "a virtual disk (.vhdx)"),
+        (b"KDMV", "a virtual disk (.vmdk)"),
+        (b"\x45\x3d\xcd\x28", "an image of a file system (cramfs)"),
+        (b"\x27\x05\x19\x56", "an image of U-Boot's"),
+        (b"\x3a\xff\x26\xed", "a sparse image of Android's"),
     ];
     let known = MAGICS.iter().find(|(magic, _)| head.starts_with(magic)).map(|(_, name)| *name);
     // Cabinets that are read have four zero bytes there.
@@ -185,20 +194,52 @@ fn is_zip_behind_a_line(head: &[u8]) -> bool {
 }
 
 /// Where the first volume descriptor of a file system of discs has its identifier. (ECMA-119, 8.1: sector 16, byte 1)
-pub const DISC_SIGN_AT: u64 = 0x8001;
+const DISC_SIGN_AT: usize = 0x8001;
 const DISC_SIGN: &[u8] = b"CD001";
+/// As many first bytes [`unread_image`] looks at.
+pub const IMAGE_START_BYTES: usize = DISC_SIGN_AT + DISC_SIGN.len();
+/// Where ext2 and its successors have their superblock, and EROFS as well; and in that of ext2 the magic number and the binary logarithm of the block's
+/// size over 1,024. (Linux, Documentation/filesystems/ext4/super.rst, fs/erofs/erofs_fs.h)
+const SUPERBLOCK_AT: usize = 1024;
+const EXT_MAGIC_AT: usize = SUPERBLOCK_AT + 0x38;
+const EXT_BLOCK_AT: usize = SUPERBLOCK_AT + 0x18;
+const EXT_MAGIC: &[u8] = b"\x53\xef";
+const LARGEST_EXT_BLOCK: u32 = 6;
+const EROFS_MAGIC: &[u8] = b"\xe2\xe1\xf5\xe0";
 /// Bytes of what stands at the end of a disk image of macOS.
 pub const DISK_TRAILER_BYTES: usize = 512;
 /// `koly`, version 4, its own size. (Apple's UDIF resource file; hdiutil(1))
 const DISK_TRAILER: &[u8] = b"koly\0\0\0\x04\0\0\x02\0";
 
-/// What a disk image is whose first bytes say nothing: its usual name, for people. `at_disc_sign` are the bytes from [`DISC_SIGN_AT`] on, a
-/// few are enough; `end` are the last [`DISK_TRAILER_BYTES`]. Of a smaller file both are empty.
-pub fn unread_disk_image(at_disc_sign: &[u8], end: &[u8]) -> Option<&'static str> {
-    if at_disc_sign.starts_with(DISC_SIGN) {
+/// What an image of a disk or file system is, or a script with an archive behind it, of which the first [`SNIFF_BYTES`](crate::SNIFF_BYTES) say nothing: its
+/// usual name, for people. `start`: the first [`IMAGE_START_BYTES`]; `end`: the last [`DISK_TRAILER_BYTES`]. Of a smaller file all of it, and nothing.
+pub fn unread_image(start: &[u8], end: &[u8]) -> Option<&'static str> {
+    let has = |at: usize, sign: &[u8]| start.get(at..).is_some_and(|rest| rest.starts_with(sign));
+    let block = start.get(EXT_BLOCK_AT..).and_then(|rest| rest.first_chunk()).copied().map(u32::from_le_bytes);
+    if has(DISC_SIGN_AT, DISC_SIGN) {
         return Some("an image of a disc (.iso)");
     }
-    (end.len() == DISK_TRAILER_BYTES && end.starts_with(DISK_TRAILER)).then_some("a disk image of macOS (.dmg)")
+    if has(EXT_MAGIC_AT, EXT_MAGIC) && block.is_some_and(|size| size <= LARGEST_EXT_BLOCK) {
+        return Some("an image of a file system (ext2, ext3 or ext4)");
+    }
+    if has(SUPERBLOCK_AT, EROFS_MAGIC) {
+        return Some("an image of a file system (EROFS)");
+    }
+    if end.len() == DISK_TRAILER_BYTES && end.starts_with(DISK_TRAILER) {
+        return Some("a disk image of macOS (.dmg)");
+    }
+    is_script_before_an_archive(start)
+        .then_some("a script with an archive behind it, as self-extracting ones are (.run, .sh)")
+}
+
+/// Whether a line of a script is followed by what no script has, and an archive or a packed one begins with.
+fn is_script_before_an_archive(start: &[u8]) -> bool {
+    start.starts_with(b"#!")
+        && memchr::memchr_iter(b'\n', start).any(|end| {
+            let behind = start.get(end + 1..).unwrap_or_default();
+            matches!(behind.first(), Some(0x1f | 0xfd | b'B' | 0x28 | 0x04))
+                && (archive_kind(behind).is_some() || behind.starts_with(LZ4))
+        })
 }
 
 fn is_bzip2(head: &[u8]) -> bool {
@@ -304,12 +345,22 @@ mod tests {
     #[test]
     fn images_of_disks_are_called_by_their_names() {
         let mut end = [0; DISK_TRAILER_BYTES];
-        assert_eq!(unread_disk_image(b"", &end), None);
+        assert_eq!(unread_image(b"", &end), None);
         end[..12].copy_from_slice(b"koly\0\0\0\x04\0\0\x02\0");
-        assert!(unread_disk_image(b"", &end).is_some_and(|name| name.contains(".dmg")));
-        assert_eq!(unread_disk_image(b"", &end[1..]), None);
-        assert!(unread_disk_image(b"CD001\x01", &[]).is_some_and(|name| name.contains(".iso")));
-        assert_eq!(unread_disk_image(b"CD00", &[]), None);
+        assert!(unread_image(b"", &end).is_some_and(|name| name.contains(".dmg")));
+        assert_eq!(unread_image(b"", &end[1..]), None);
+        let image = |at: usize, sign: &[u8]| [&vec![0; at], sign].concat();
+        for (at, sign, name) in [(0x8001, DISC_SIGN, ".iso"), (0x438, EXT_MAGIC, "ext4"), (1024, EROFS_MAGIC, "EROFS")]
+        {
+            assert!(unread_image(&image(at, sign), &[]).is_some_and(|found| found.contains(name)), "{name}");
+            assert_eq!(unread_image(&image(at + 1, sign), &[]), None);
+        }
+        let script = |behind: &[u8]| [b"#!/bin/sh\nskip 3\nexit 0\n", behind].concat();
+        for packed in [&b"\x1f\x8b\x08\0"[..], b"\xfd7zXZ\0", b"\x28\xb5\x2f\xfd", b"BZh91AY&SY", LZ4] {
+            assert!(unread_image(&script(packed), &[]).is_some_and(|found| found.contains("self-extracting")));
+            assert_eq!(unread_image(packed, &[]), None);
+        }
+        assert_eq!(unread_image(&script(b"BZh is text\n(and so is this)\n"), &[]), None);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 pub use behind::{ArchiveBehind, archive_behind};
 pub use error::{ArchiveError, LimitKind};
-pub use kind::{ArchiveKind, DISC_SIGN_AT, DISK_TRAILER_BYTES, archive_kind, unread_archive, unread_disk_image};
+pub use kind::{ArchiveKind, DISK_TRAILER_BYTES, IMAGE_START_BYTES, archive_kind, unread_archive, unread_image};
 pub use limits::{Limits, MAX_WINDOW_BYTES, RATIO_FLOOR_BYTES};
 pub use member::Member;
 pub use reach::{ParseReachError, Reach};

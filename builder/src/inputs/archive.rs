@@ -5,15 +5,15 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use symseal_artifact::{
-    ArchiveBehind, ArchiveError, ArchiveReport as Walked, DISC_SIGN_AT, DISK_TRAILER_BYTES, Member, SNIFF_BYTES,
-    Source, archive_behind, read_archive_without, read_image_layout_without, unread_archive, unread_disk_image,
+    ArchiveBehind, ArchiveError, ArchiveReport as Walked, DISK_TRAILER_BYTES, IMAGE_START_BYTES, Member, SNIFF_BYTES,
+    Source, archive_behind, read_archive_without, read_image_layout_without, unread_archive, unread_image,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, Measured, measure};
 
 use super::file::{self, Bytes, InputFile};
 use super::file_bytes::HELD_BYTES;
 use super::identify::{self, reason};
-use super::loose::{self, DISC_SIGN_BYTES, Judged, MAX_DSYM_MEMBER_BYTES};
+use super::loose::{self, Judged, MAX_DSYM_MEMBER_BYTES};
 use super::spool::Written;
 use super::{Found, Reading, names};
 use crate::error::{BuildError, io_error};
@@ -260,29 +260,27 @@ impl Held {
 /// allows that, so that here the name counts as well.
 fn may_be_disk_image(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    [".dmg", ".iso"].iter().any(|suffix| name.ends_with(suffix))
+    [".dmg", ".iso", ".img", ".ext4", ".erofs", ".run", ".sh"].iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// What a disk image is that begins with `head` and goes on with `rest`.
 fn disk_image(head: &[u8], rest: &mut dyn Read) -> io::Result<Option<&'static str>> {
     const BLOCK: usize = 64 << 10;
     let mut input = head.chain(rest);
-    let (mut at_sign, mut last) = (Vec::new(), Vec::new());
+    let (mut start, mut last) = (Vec::new(), Vec::new());
     let mut block = Vec::with_capacity(BLOCK);
     let mut is_first = true;
     loop {
         block.clear();
         Read::take(&mut input, BLOCK as u64).read_to_end(&mut block)?;
         if is_first {
-            // It lies in the first block.
-            let from = block.get(DISC_SIGN_AT as usize..).unwrap_or_default();
-            at_sign.extend(from.iter().take(DISC_SIGN_BYTES));
+            start.extend(block.iter().take(IMAGE_START_BYTES));
             is_first = false;
         }
         last.extend_from_slice(&block);
         last.drain(..last.len().saturating_sub(DISK_TRAILER_BYTES));
         if block.len() < BLOCK {
-            return Ok(unread_disk_image(&at_sign, &last));
+            return Ok(unread_image(&start, &last));
         }
     }
 }

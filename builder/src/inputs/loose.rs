@@ -5,8 +5,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use symseal_artifact::{
-    ArchiveBehind, ArtifactError, DISC_SIGN_AT, DISK_TRAILER_BYTES, FileKind, ReleaseFile, SNIFF_BYTES, archive_behind,
-    sniff, unread_archive, unread_disk_image,
+    ArchiveBehind, ArtifactError, DISK_TRAILER_BYTES, FileKind, IMAGE_START_BYTES, ReleaseFile, SNIFF_BYTES,
+    archive_behind, sniff, unread_archive, unread_image,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 use symseal_bundle::title;
@@ -19,9 +19,6 @@ use crate::error::{BuildError, io_error, place_of};
 
 /// A file of a dSYM bundle beside its debug information (lists, relocation maps) is not larger than this, in bytes.
 pub(super) const MAX_DSYM_MEMBER_BYTES: u64 = 256 << 20;
-
-/// As many bytes are read for the sign of a disc.
-pub(super) const DISC_SIGN_BYTES: usize = 8;
 
 /// What a bundle holds, for errors.
 const EXPECTED: &str = "an executable, a library or a debug file (ELF, PE, PDB, Mach-O) of a program that is loaded, or an archive or package of such files";
@@ -51,7 +48,7 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
         return archive::look(path, &place, reading);
     }
     let what = match unread_archive(&head) {
-        None if !is_candidate => disk_image(path, candidate.size)?,
+        None if !is_candidate => image(path, candidate.size)?,
         known => known,
     };
     if let Some(what) = what
@@ -145,8 +142,8 @@ pub(super) fn judge(bytes: &[u8], is_member: bool, place: &str) -> Result<Judged
     }
 }
 
-/// What a disk image is that is known by bytes further behind; two small reads, and of most files there is nothing to read.
-fn disk_image(path: &Path, size: u64) -> Result<Option<&'static str>, BuildError> {
+/// What an image or a self-extracting script is that is known by bytes further behind; two reads, and most files are no larger than the first.
+fn image(path: &Path, size: u64) -> Result<Option<&'static str>, BuildError> {
     let Some(end) = size.checked_sub(DISK_TRAILER_BYTES as u64) else { return Ok(None) };
     let mut file = File::open(path).map_err(io_error("open", path))?;
     let mut bytes_at = |at: u64, most: usize| {
@@ -154,9 +151,9 @@ fn disk_image(path: &Path, size: u64) -> Result<Option<&'static str>, BuildError
         file.seek(SeekFrom::Start(at))?;
         Read::take(&mut file, most as u64).read_to_end(&mut bytes).map(|_| bytes)
     };
-    let at_sign = bytes_at(DISC_SIGN_AT, DISC_SIGN_BYTES).map_err(io_error("read", path))?;
+    let start = bytes_at(0, IMAGE_START_BYTES).map_err(io_error("read", path))?;
     let end = bytes_at(end, DISK_TRAILER_BYTES).map_err(io_error("read", path))?;
-    Ok(unread_disk_image(&at_sign, &end))
+    Ok(unread_image(&start, &end))
 }
 
 /// The first bytes, without taking the rest into memory: a release directory may hold disk images.

@@ -102,6 +102,39 @@ fn reports_tell_the_slices_of_a_universal_file_apart_by_their_ids() {
 }
 
 #[test]
+fn a_dsym_that_was_made_without_the_object_files_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some((library, dsym)) = made_for(dir.path(), "arm64") else { return };
+    assert!(report(&[library.clone(), dsym.clone()]).is_complete());
+    std::fs::remove_dir_all(&dsym).unwrap();
+    std::fs::remove_file(library.with_extension("o")).unwrap();
+    let Some(dsymutil) = tool("dsymutil") else { return };
+    run(&dsymutil, &[text(&library)]);
+    let found = report(&[library, dsym]);
+    let [unpaired] = found.binaries_without_debug_files.as_slice() else { panic!("{found:#?}") };
+    assert!(unpaired.advice.contains("its dSYM holds no debug information, which is in 1 object file"), "{unpaired:?}");
+    assert!(unpaired.advice.contains("run dsymutil again while they are there"), "{unpaired:?}");
+}
+
+#[test]
+fn a_static_library_for_several_processors_is_no_module() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let Some((library, _)) = made_for(dir.path(), "arm64") else { return };
+    // What stands in an archive's first twelve bytes is read as a processor, as its table has it.
+    std::fs::write(at("one.a"), b"!<arch>\n0123456789abcdef").unwrap();
+    std::fs::write(at("two.a"), b"!<arch>\nfedcba9876543210").unwrap();
+    std::fs::write(at("bitcode"), b"\xde\xc0\x17\x0b0123456789abcdef").unwrap();
+    let inputs = at("inputs");
+    std::fs::create_dir(&inputs).unwrap();
+    universal(&[&at("one.a"), &at("two.a")], &inputs.join("library"));
+    universal(&[&at("bitcode"), &at("bitcode")], &inputs.join("object"));
+    let found = report(&[library, inputs]).inputs;
+    assert_eq!(found.skipped["static library of several processors, whose members are no modules"], 1);
+    assert_eq!(found.skipped["no release file"], 1);
+}
+
+#[test]
 fn a_dsym_for_another_processor_is_a_mismatch_with_both() {
     let dir = tempfile::tempdir().unwrap();
     let Some((intel, its_dsym)) = made_for(dir.path(), "x86_64") else { return };

@@ -117,7 +117,7 @@ mod tests {
             ("/symbols/t/TOKEN/a.pdb", "/symbols/t/…/a.pdb"),
             ("/TOKEN/buildid/ab/debuginfo", "/…/buildid/ab/debuginfo"),
             ("/buildid/TOKEN/debuginfo", "/buildid/…/debuginfo"),
-            ("/buildid/ab/source/a/xTOKENx/JWT.c", "/buildid/ab/source/a/x…x/….c"),
+            ("/buildid/ab/source/a/xTOKENx/JWT.c", "/buildid/ab/source/a/x…x/…"),
             ("/v2/symseal_tools/manifests/1", "/v2/symseal_tools/manifests/1"),
             ("/buildid/ab/source/usr/t/a.c", "/buildid/ab/source/usr/t/a.c"),
             ("/buildid/ab/source/usr/a%2Ft%2Fa:b.c", "/buildid/ab/source/usr/a%2Ft%2Fa:b.c"),

@@ -1,7 +1,7 @@
 //! What the registry answers beside what the conformance suite asks: bounds, pages, filters, mounts, deletion.
 
 use crate::support::{Running, http, put_manifest};
-use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, LINK, RANGE};
+use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, IF_MATCH, IF_NONE_MATCH, LINK, RANGE};
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha512};
@@ -194,6 +194,41 @@ async fn a_sha512_names_blobs_and_manifests_and_comes_back_in_the_header() {
     let got = fixture.get(&format!("/v2/r/manifests/{by_digest}")).await;
     assert_eq!(got.headers()["docker-content-digest"], by_digest.as_str());
     assert_eq!(got.text().await.unwrap(), manifest.to_string());
+}
+
+#[tokio::test]
+async fn a_bundle_goes_by_its_sha256() {
+    let fixture = Fixture::new().await;
+    let (index, bundle) = ("application/vnd.oci.image.index.v1+json", "application/vnd.symseal.bundle.v1");
+    let manifest = json!({"schemaVersion": 2, "mediaType": index, "artifactType": bundle, "manifests": []}).to_string();
+    let hex: String = Sha512::digest(manifest.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let url = fixture.server.url(&format!("/v2/r/manifests/sha512:{hex}"));
+    let refused = fixture.http.put(url).header(CONTENT_TYPE, index).body(manifest).send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
+    let text = refused.text().await.unwrap();
+    assert!(text.contains("DIGEST_INVALID") && text.contains("goes by its SHA-256"), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_not_as_the_client_expects_it_is_not_changed() {
+    let fixture = Fixture::new().await;
+    fixture.blob("r", b"{}").await;
+    let [first, second] = [json!({}), json!({"annotations": {"a": "b"}})].map(|more| manifest(more).to_string());
+    let tag = |bytes: &str| format!("\"{}\"", Digest::of(bytes.as_bytes()));
+    let url = fixture.server.url("/v2/r/manifests/one");
+    let put = async |bytes: &str, name: HeaderName, value: &str| {
+        let put = fixture.http.put(&url).header(CONTENT_TYPE, MANIFEST).header(name, value);
+        put.body(bytes.to_owned()).send().await.unwrap().status()
+    };
+    assert_eq!(put(&first, IF_MATCH, "*").await, StatusCode::PRECONDITION_FAILED);
+    assert_eq!(put(&first, IF_NONE_MATCH, "*").await, StatusCode::CREATED);
+    assert_eq!(put(&second, IF_NONE_MATCH, "*").await, StatusCode::PRECONDITION_FAILED);
+    assert_eq!(put(&second, IF_MATCH, &tag(&second)).await, StatusCode::PRECONDITION_FAILED);
+    assert_eq!(fixture.get("/v2/r/manifests/one").await.text().await.unwrap(), first);
+    assert_eq!(put(&second, IF_MATCH, &tag(&first)).await, StatusCode::CREATED);
+    let delete = async |value: &str| fixture.http.delete(&url).header(IF_MATCH, value).send().await.unwrap().status();
+    assert_eq!(delete(&tag(&first)).await, StatusCode::PRECONDITION_FAILED);
+    assert_eq!(delete(&tag(&second)).await, StatusCode::ACCEPTED);
 }
 
 #[tokio::test]

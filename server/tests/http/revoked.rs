@@ -95,6 +95,25 @@ async fn rest(mut stream: TcpStream, rest: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
+#[tokio::test]
+async fn a_session_that_does_not_hold_is_told_where_another_is_to_be_had_and_for_what() {
+    let scene = Scene::start().await;
+    for (method, path, scope) in [
+        ("GET", "/v2/team/app/manifests/1", "repository:team/app:pull"),
+        ("POST", "/v2/team/app/blobs/uploads/", "repository:team/app:pull,push"),
+        ("GET", "/v2/_catalog", "registry:catalog:*"),
+    ] {
+        let asked = scene.http.request(method.parse().unwrap(), scene.server.url(path));
+        let refused = asked.bearer_auth("symsess_eyJ9.x").send().await.unwrap();
+        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+        let challenge = refused.headers()["www-authenticate"].to_str().unwrap();
+        let named = format!("scope=\"{scope}\",error=\"invalid_token\"");
+        assert!(challenge.starts_with("Bearer realm=\"http") && challenge.ends_with(&named), "{challenge}");
+    }
+    let asked = scene.http.get(scene.server.url("/v2/")).basic_auth("me", Some("wrong"));
+    assert_eq!(asked.send().await.unwrap().headers()["www-authenticate"], "Basic realm=\"symseal\"");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_ends_after_its_token_was_revoked_is_refused_and_leaves_nothing() {
     let scene = Scene::start().await;

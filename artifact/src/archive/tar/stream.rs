@@ -58,6 +58,10 @@ pub(in crate::archive) struct TarStream<'s> {
     is_ended: bool,
 }
 
+/// GNU tar's name of the volume (`--label`), and a folder with the list of what was in it (`--listed-incremental`). (GNU tar manual, "Basic Tar Format")
+const VOLUME_LABEL: u8 = b'V';
+const FOLDER_LIST: u8 = b'D';
+
 impl<'s> TarStream<'s> {
     pub(in crate::archive) fn new(input: &'s mut dyn Read, archive: &str, account: &'s Account<'s>) -> Self {
         Self {
@@ -80,9 +84,11 @@ impl<'s> TarStream<'s> {
             self.skip_entry()?;
             let Some(block) = self.block(is_extended)? else { return Ok(None) };
             let header = Header::from_byte_slice(&block);
-            let size =
-                header.entry_size().map_err(|error| self.damaged("a tar header with a size", error.to_string()))?;
-            match header.entry_type() {
+            let kind = header.entry_type();
+            // GNU tar leaves the size of a volume label empty.
+            let size = if kind.as_byte() == VOLUME_LABEL { Ok(0) } else { header.entry_size() };
+            let size = size.map_err(|error| self.damaged("a tar header with a size", error.to_string()))?;
+            match kind {
                 EntryType::GNULongName => extensions.path = Some(self.long_name(size)?),
                 EntryType::GNULongLink => extensions.link = Some(self.long_name(size)?),
                 EntryType::XHeader => {
@@ -94,6 +100,10 @@ impl<'s> TarStream<'s> {
                 EntryType::XGlobalHeader => {
                     self.count("pax global header")?;
                     self.holds(size);
+                    continue;
+                }
+                kind if kind.as_byte() == VOLUME_LABEL => {
+                    self.count("volume label")?;
                     continue;
                 }
                 kind => return self.entry(header, kind, extensions, size).map(Some),
@@ -163,7 +173,11 @@ impl<'s> TarStream<'s> {
             EntryType::Symlink => Item::SymbolicLink { target: target() },
             EntryType::Directory => Item::Folder,
             EntryType::Char | EntryType::Block | EntryType::Fifo => Item::Special,
-            // Volume labels, GNU's folder lists, parts of files of another volume, and what is not known: skipped.
+            kind if kind.as_byte() == FOLDER_LIST => {
+                self.holds(stored);
+                Item::Folder
+            }
+            // Parts of files of another volume, and what is not known: skipped.
             _ => {
                 self.holds(stored);
                 Item::Special
