@@ -1,10 +1,12 @@
 //! Linux, and Windows' programs of MinGW: debug files by name and checksum.
 //!
-//! Ids of a linker are looked at before this, and decide alone where there are some.
+//! Ids of a linker are looked at before this, and decide alone where the binary has one.
 
 use symseal_artifact::IdKind;
+use symseal_bundle::LayoutDir;
 
-use super::{Paired, Pairing, Part, is_named};
+use super::{Paired, Pairing, Part, is_named, orphans};
+use crate::error::BuildError;
 use crate::inputs::ObjectFacts;
 use crate::report::{Mismatch, NamedBy, PairedBy, Side};
 
@@ -47,6 +49,34 @@ pub(super) fn pair<'f>(pairing: &mut Pairing<'f>, unidentified: Vec<Part<'f>>) {
     let unused = unidentified.into_iter().zip(used).filter(|(_, used)| !used);
     let loose: Vec<_> = unused.map(|(part, _)| (part.file, why_unused(pairing, part))).collect();
     pairing.loose.extend(loose);
+}
+
+/// Pairs binaries that lost the id which a linker gave them (`objcopy -R .note.gnu.build-id`) with the debug file that still has it, by the link. Those
+/// files are read once more for their CRC-32; there are few.
+pub(super) fn pair_without_note(pairing: &mut Pairing<'_>, layout: Option<&LayoutDir>) -> Result<(), BuildError> {
+    let mut found = Vec::new();
+    for (id, module) in pairing.modules.iter().filter(|(_, module)| module.lacks_debug_file()) {
+        let Some(object) = module.binary.and_then(|part| part.object()).filter(|object| may_be_linked(object)) else {
+            continue;
+        };
+        let Some(link) = &object.debug_link else { continue };
+        for (other, part) in orphans(pairing).filter(|(_, part)| is_named(part.file, &link.name)) {
+            let is_alike = |debug: &ObjectFacts| (debug.format, debug.arch) == (object.format, object.arch);
+            if part.object().is_some_and(is_alike) && crc32fast::hash(&part.file.read(layout)?) == link.crc32 {
+                found.push((id.clone(), other.clone(), part));
+                break;
+            }
+        }
+    }
+    for (id, other, part) in found {
+        // One binary has it: of a second one it would be gone already.
+        if pairing.modules.remove(&other).is_some()
+            && let Some(module) = pairing.modules.get_mut(&id)
+        {
+            module.debug = Some(Paired { part, by: PairedBy::DebuglinkCrc });
+        }
+    }
+    Ok(())
 }
 
 fn why_unused(pairing: &Pairing<'_>, part: Part<'_>) -> &'static str {

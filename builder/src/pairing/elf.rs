@@ -54,7 +54,9 @@ pub(super) fn mismatches(pairing: &mut Pairing<'_>) {
             let Some(debug) = part.object().filter(|debug| debug.format == object.format) else { continue };
             let named_by = match &object.debug_link {
                 Some(link) if is_named(part.file, &link.name) => NamedBy::Debuglink,
-                _ if debug.arch == object.arch && is_named_like(part, binary) => NamedBy::FileName,
+                _ if debug.arch == object.arch && (is_named_like(part, binary) || is_placed_for(part, id)) => {
+                    NamedBy::FileName
+                }
                 _ => continue,
             };
             let side = Side { place: binary.file.place.clone(), debug_id: Some(id.clone()) };
@@ -71,4 +73,11 @@ fn is_named_like(debug: Part<'_>, binary: Part<'_>) -> bool {
     let stem = name.strip_suffix(".so").or_else(|| name.strip_suffix(".exe")).or_else(|| name.strip_suffix(".dll"));
     let mut stems = std::iter::once(name.as_str()).chain(stem);
     stems.any(|stem| [".debug", ".dbg"].iter().any(|end| is_named(debug.file, &format!("{stem}{end}"))))
+}
+
+/// Whether the file lies where debuggers look for the debug file of that build-id, `.build-id/ab/cdef….debug`.
+fn is_placed_for(debug: Part<'_>, id: &DebugId) -> bool {
+    let hex = id.to_string();
+    let way = hex.split_at_checked(2).map(|(first, rest)| format!(".build-id/{first}/{rest}.debug"));
+    way.is_some_and(|way: String| debug.file.place.ends_with(&way))
 }

@@ -193,6 +193,7 @@ pub(crate) fn pair<'f>(files: &'f [InputFile], layout: Option<&LayoutDir>) -> Re
     elf::supplementary(&mut pairing);
     split::join(&mut pairing, &split_files, layout)?;
     macho::members(&mut pairing, &members);
+    debug_link::pair_without_note(&mut pairing, layout)?;
     elf::mismatches(&mut pairing);
     windows::mismatches(&mut pairing);
     macho::mismatches(&mut pairing);

@@ -36,6 +36,45 @@ fn without_a_build_id_the_debuglink_and_its_crc_pair() {
 }
 
 #[test]
+fn a_binary_that_lost_its_build_id_goes_by_the_link_and_the_crc() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let binary = compile(&cc, dir.path(), "app.so", SOURCE, &["-g", "-Wl,--build-id"]);
+    let debug = dir.path().join("app.so.debug");
+    run(&objcopy, &["--only-keep-debug", text(&binary), text(&debug)]);
+    let link = format!("--add-gnu-debuglink={}", text(&debug));
+    run(&objcopy, &["--strip-all", "--remove-section=.note.gnu.build-id", &link, text(&binary)]);
+    let found = report(&[binary.clone(), debug.clone()]);
+    assert!(found.is_complete() && found.modules.len() == 1, "{found:#?}");
+    let module = module(&found, "app.so");
+    assert_eq!(module.id_kind, "text-hash");
+    assert_eq!(paired(module), [("app.so.debug", PairedRole::DebugFile, Some(PairedBy::DebuglinkCrc))]);
+    // Another byte, and it is another file.
+    let mut bytes = std::fs::read(&debug).unwrap();
+    bytes.push(0);
+    std::fs::write(&debug, bytes).unwrap();
+    let found = report(&[binary, debug]);
+    assert_eq!((found.modules.len(), found.mismatches.len()), (2, 1), "{found:#?}");
+}
+
+#[test]
+fn a_debug_file_of_another_build_in_the_place_of_a_build_id_is_a_mismatch_with_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let binary = compile(&cc, dir.path(), "app.so", SOURCE, &["-Wl,--build-id"]);
+    let other = compile(&cc, dir.path(), "other.so", "int other(void) { return 1; }", &["-g", "-Wl,--build-id"]);
+    let id = module(&report(&[binary.clone()]), "app.so").debug_id.to_string();
+    let place = dir.path().join(".build-id").join(&id[..2]);
+    std::fs::create_dir_all(&place).unwrap();
+    let debug = place.join(format!("{}.debug", &id[2..]));
+    run(&objcopy, &["--only-keep-debug", text(&other), text(&debug)]);
+    let found = report(&[binary, debug]);
+    let [mismatch] = found.mismatches.as_slice() else { panic!("{found:#?}") };
+    assert_eq!((mismatch.named_by, &mismatch.expected), (NamedBy::FileName, &id));
+    assert_ne!(mismatch.found, id);
+}
+
+#[test]
 fn a_debuglink_with_another_crc_is_a_mismatch_with_both() {
     let dir = tempfile::tempdir().unwrap();
     let Some((binary, debug)) = linked(dir.path(), "linked.so", SOURCE) else { return };
