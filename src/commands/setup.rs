@@ -142,10 +142,17 @@ fn lldb(server: Option<&str>, directory: Option<&Path>) -> Vec<String> {
         "# Scripts in debug files are not run.".to_owned(),
         "settings set target.load-script-from-symbol-file false".to_owned(),
     ];
-    lines.extend(
-        directory
-            .map(|directory| format!("settings append target.debug-file-search-paths \"{}\"", directory.display())),
-    );
+    if let Some(directory) = directory {
+        let directory = directory.display();
+        lines.push(format!("settings append target.debug-file-search-paths \"{directory}\""));
+        // That setting is for ELF: lldb looks for dSYM bundles beside the binary, and asks macOS.
+        lines.push(
+            "# dSYM bundles, of a tree that symseal bundle export --lldb made, on macOS (a command of the shell):"
+                .to_owned(),
+        );
+        lines.push(format!("#   defaults write com.apple.DebugSymbols DBGFileMappedPaths \"{directory}\""));
+        lines.push("# and elsewhere: target symbols add …/NAME.dSYM/Contents/Resources/DWARF/NAME".to_owned());
+    }
     // Last: an older lldb reads no further than to a setting that it does not know.
     if let Some(server) = server {
         lines.push("# lldb 18 or newer:".to_owned());
