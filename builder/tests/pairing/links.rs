@@ -63,7 +63,7 @@ fn a_debug_file_of_another_build_in_the_place_of_a_build_id_is_a_mismatch_with_b
     let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
     let binary = compile(&cc, dir.path(), "app.so", SOURCE, &["-Wl,--build-id"]);
     let other = compile(&cc, dir.path(), "other.so", "int other(void) { return 1; }", &["-g", "-Wl,--build-id"]);
-    let id = module(&report(&[binary.clone()]), "app.so").debug_id.to_string();
+    let id = module(&report(std::slice::from_ref(&binary)), "app.so").debug_id.to_string();
     let place = dir.path().join(".build-id").join(&id[..2]);
     std::fs::create_dir_all(&place).unwrap();
     let debug = place.join(format!("{}.debug", &id[2..]));

@@ -27,7 +27,7 @@ use crate::output::{outln, visible, visible_lines};
 
 Linux (ELF, .debug, .dwp, dwz), Windows (PE, PDB) and macOS (Mach-O, dSYM) files, loose or in tar, zip, wheel, nupkg, deb and
 the like, also in a zip behind a program. Binaries and their debug files find each other by build-id, GUID and age, or UUID. The same inputs give the same
-digest, wherever they lie and whatever they are packed in.
+digest, wherever they lie and whatever they are packed in, as long as that is looked into (one archive within another, no deeper).
 
 With --strict the exit status is 1 where a module is not paired, a debug file is of another build, or a source file has another
 checksum than the debug information says; the report says which.")]
