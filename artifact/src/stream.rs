@@ -4,7 +4,7 @@ use crate::beside::beside;
 use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::descriptors::Descriptors;
-use crate::dwarf::{self, DwarfFiles, Selected};
+use crate::dwarf::{self, AtZero, Code, DwarfFiles, Selected};
 use crate::elf::Elf;
 use crate::go::{self, GoTable};
 use crate::headers::ObjectHeaders;
@@ -177,7 +177,9 @@ pub fn functions_on(
     let go = go::find(binary.headers(), statistics.dwarf_bytes == 0);
     let go_bytes = go.as_ref().map_or(0, GoTable::bytes);
     work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes).saturating_add(go_bytes));
-    let mut described = dwarf::read(&dwarf, &text, binary.image_base(), threads, &mut work);
+    let at_zero = at_zero(&files, &mini, &text);
+    let code = Code { text: &text, image_base: binary.image_base(), at_zero: at_zero.as_ref() };
+    let mut described = dwarf::read(&dwarf, code, threads, &mut work);
     let mut pdb = with.pdb.map(|pdb| PdbReader::open(pdb, &mut work)).transpose()?;
     if let Some(pdb) = &mut pdb {
         // Compilers for MinGW write DWARF into files whose linker makes a PDB; which one tells more shows in the lines.
@@ -237,7 +239,9 @@ pub fn functions_at(
         collect_symbols(&files, &mini, &Text::new(starts), &mut symbols, work);
         symbols::holders(&symbols::groups(symbols, work), points, &text)
     };
-    let selected = dwarf::read_selected(&dwarf, &text, binary.image_base(), addresses, symbols_at, &mut work);
+    let at_zero = at_zero(&files, &mini, &text);
+    let code = Code { text: &text, image_base: binary.image_base(), at_zero: at_zero.as_ref() };
+    let selected = dwarf::read_selected(&dwarf, code, addresses, symbols_at, &mut work);
     let Some(Selected { described, ranges }) = selected else { return Ok(None) };
     // Only symbols at the start of a described function bear on its record, and on that of a symbol those within it.
     let text = Text::new(ranges);
@@ -316,6 +320,20 @@ fn collect_symbols<'a, 'd: 'a>(
     for file in mini {
         symbols::collect(file, SymbolTable::MiniDebugInfo, descriptors.as_ref(), text, symbols, work);
     }
+}
+
+/// What the symbols say of the code at address 0, if there is some. One without a symbol may have lost it with the full table.
+fn at_zero<'a, 'd: 'a>(files: &[&'a (dyn ObjectHeaders<'d> + 'a)], mini: &'a [Elf<'d>], text: &Text) -> Option<AtZero> {
+    text.clip(0, 1)?;
+    if !files.iter().any(|file| file.has_symtab()) {
+        return None;
+    }
+    // They are collected again for their names, and what is left out counts then.
+    let mut work = Work::new();
+    work.budget = Budget::for_bytes(symbol_bytes(files, mini));
+    let mut symbols = Vec::new();
+    collect_symbols(files, mini, text, &mut symbols, &mut work);
+    AtZero::of(&symbols, text)
 }
 
 /// The functions of a PDB whose PE file is not at hand. Addresses count from the image base, which is 0; code ranges are

@@ -95,6 +95,17 @@ impl<'s> Names<'s> {
         Some((chain.file?, chain.line?))
     }
 
+    /// A function's linkage name, and its name without its scopes.
+    pub(crate) fn called(&mut self, entry: u64, work: &mut Work) -> (Option<String>, Option<String>) {
+        let mut chain = Chain::default();
+        let _ = self.follow(entry, false, &mut chain, work);
+        let mut text = |bytes: &[u8]| {
+            let charged = work.budget.charge(bytes.len() as u64);
+            charged.ok().map(|()| escaped(bytes).into_owned())
+        };
+        (chain.linkage.and_then(&mut text), chain.name.and_then(|(name, _)| text(name)))
+    }
+
     fn names(&mut self, entry: u64, with_file: bool, work: &mut Work) -> FunctionNames {
         let mut chain = Chain::default();
         if self.follow(entry, with_file, &mut chain, work).is_err() {

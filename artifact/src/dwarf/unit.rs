@@ -86,7 +86,7 @@ pub(crate) struct Root<'s> {
     addr_base: Option<u64>,
     pub(crate) rnglists_base: Option<u64>,
     gnu_ranges_base: u64,
-    /// The first section that the root refers to and the file does not have, as a reason for what was left out.
+    /// What the root refers to and the file does not have, the first of it, as a reason for what was left out.
     pub(crate) lacks: Option<&'static str>,
 }
 
@@ -231,6 +231,12 @@ impl<'s> Unit<'s> {
         }
         push_ranges(self, said, text, budget, out)?;
         Ok(!said.is_empty())
+    }
+
+    /// Whether the entry at this place defines a function whose symbol is its name.
+    pub(crate) fn defines_by_name(&self, entry: u64) -> bool {
+        let code = self.cursor_at(entry).and_then(|mut cursor| cursor.uleb());
+        code.and_then(|code| self.abbreviations.get(code)).is_ok_and(|abbreviation| abbreviation.defines_by_name)
     }
 
     /// What the unit's first entry says, all of it.
