@@ -94,19 +94,26 @@ pub struct StreamStatistics {
     pub missing_split: BTreeSet<String>,
 }
 
-/// Reasons in [`StreamStatistics::skipped`] by which a whole unit, a section or the list of units is missing.
-const DAMAGED_UNITS: [&str; 7] = [
+/// Reasons in [`StreamStatistics::skipped`] by which a whole unit or all behind some place in it, a section or a part of one, or the list of units is
+/// missing.
+const DAMAGED_UNITS: [&str; 12] = [
     "damaged unit",
+    "rest of a unit, behind a damaged entry",
+    // These lie in sections of their own, one of which is cut short then.
+    "name outside the strings",
+    "damaged range list",
     "damaged unit header",
     "damaged index of a DWARF package (.dwp)",
     "damaged line program",
     "damaged line table header",
     "damaged list of modules in a PDB",
     "PDB module whose stream is cut short",
+    "rest of a PDB module, behind a damaged symbol",
+    "rest of a PDB's public symbols, behind a damaged one",
 ];
 
 /// Whether a reason in [`StreamStatistics::skipped`] says that functions or lines of a whole unit, or of more, are missing because
-/// debug information is damaged. Single entries and symbols that are left out say nothing of the kind.
+/// debug information is damaged. Single symbols that are left out say nothing of the kind.
 pub fn is_damaged_unit(reason: &str) -> bool {
     DAMAGED_UNITS.contains(&reason)
         || reason.starts_with("section .debug_")

@@ -11,7 +11,7 @@ use super::rows::UnitRows;
 use super::scopes::Scopes;
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::UnitHeader;
-use super::walk::{UnitEntries, Walk};
+use super::walk::{REST_OF_UNIT, UnitEntries, Walk};
 use crate::code_ranges::Text;
 use crate::cursor::{Damaged, Result};
 use crate::described::{Described, Loser, OrphanRow, Piece};
@@ -232,7 +232,7 @@ impl Reader<'_, '_> {
         let walked = walk.run(&mut |file, work| Some(files.path(of_lines, program.as_ref()?, file, work)));
         read.scopes.end_unit();
         if walked == Err(Damaged) {
-            work.skip("damaged entry");
+            work.skip(REST_OF_UNIT);
         }
         // What GNU and LLVM write, and the standard has since.
         entries.are_assembled = matches!(unit.root.language, Some(gimli::DW_LANG_Mips_Assembler | DW_LANG_ASSEMBLY));

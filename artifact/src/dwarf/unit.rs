@@ -90,6 +90,9 @@ pub(crate) struct Root<'s> {
     pub(crate) lacks: Option<&'static str>,
 }
 
+/// Why a name is missing that an entry or a line table has: where it refers to there is no text.
+pub(crate) const NAME_OUTSIDE: &str = "name outside the strings";
+
 impl<'s> Unit<'s> {
     /// Opens a unit that stands for itself.
     pub(crate) fn open(
@@ -185,6 +188,9 @@ impl<'s> Unit<'s> {
         }
         self.root = root;
         // These need the bases, which may stand behind them.
+        let is_outside = |value: Option<Value<'s>>| value.is_some_and(|value| self.is_outside(value));
+        let lacks = (is_outside(comp_dir) || is_outside(dwo_name)).then_some(NAME_OUTSIDE);
+        self.root.lacks = self.root.lacks.or(lacks);
         self.root.comp_dir = comp_dir.and_then(|value| self.text(value)).unwrap_or_default();
         self.root.dwo_name = dwo_name.map(|value| self.text(value).unwrap_or_default());
         self.root.low_pc = match &self.skeleton {
@@ -271,6 +277,12 @@ impl<'s> Unit<'s> {
             }
             _ => None,
         }
+    }
+
+    /// Whether a value refers to a text where the file has none. What it refers to in a supplementary file may not be at hand.
+    pub(crate) fn is_outside(&self, value: Value<'s>) -> bool {
+        let is_reference = matches!(value, Value::StrOffset(_) | Value::LineStrOffset(_) | Value::StrIndex(_));
+        is_reference && self.text(value).is_none()
     }
 
     /// The address that a value stands for.
