@@ -4,7 +4,7 @@ use crate::beside::beside;
 use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::descriptors::Descriptors;
-use crate::dwarf::{self, DwarfFiles, Selected};
+use crate::dwarf::{self, AtZero, Code, DwarfFiles, Selected};
 use crate::elf::Elf;
 use crate::go::{self, GoTable};
 use crate::headers::ObjectHeaders;
@@ -94,19 +94,26 @@ pub struct StreamStatistics {
     pub missing_split: BTreeSet<String>,
 }
 
-/// Reasons in [`StreamStatistics::skipped`] by which a whole unit, a section or the list of units is missing.
-const DAMAGED_UNITS: [&str; 7] = [
+/// Reasons in [`StreamStatistics::skipped`] by which a whole unit or all behind some place in it, a section or a part of one, or the list of units is
+/// missing.
+const DAMAGED_UNITS: [&str; 12] = [
     "damaged unit",
+    "rest of a unit, behind a damaged entry",
+    // These lie in sections of their own, one of which is cut short then.
+    "name outside the strings",
+    "damaged range list",
     "damaged unit header",
     "damaged index of a DWARF package (.dwp)",
     "damaged line program",
     "damaged line table header",
     "damaged list of modules in a PDB",
     "PDB module whose stream is cut short",
+    "rest of a PDB module, behind a damaged symbol",
+    "rest of a PDB's public symbols, behind a damaged one",
 ];
 
 /// Whether a reason in [`StreamStatistics::skipped`] says that functions or lines of a whole unit, or of more, are missing because
-/// debug information is damaged. Single entries and symbols that are left out say nothing of the kind.
+/// debug information is damaged. Single symbols that are left out say nothing of the kind.
 pub fn is_damaged_unit(reason: &str) -> bool {
     DAMAGED_UNITS.contains(&reason)
         || reason.starts_with("section .debug_")
@@ -177,7 +184,9 @@ pub fn functions_on(
     let go = go::find(binary.headers(), statistics.dwarf_bytes == 0);
     let go_bytes = go.as_ref().map_or(0, GoTable::bytes);
     work.budget = Budget::for_bytes(statistics.dwarf_bytes.saturating_add(symbol_bytes).saturating_add(go_bytes));
-    let mut described = dwarf::read(&dwarf, &text, binary.image_base(), threads, &mut work);
+    let at_zero = at_zero(&files, &mini, &text);
+    let code = Code { text: &text, image_base: binary.image_base(), at_zero: at_zero.as_ref() };
+    let mut described = dwarf::read(&dwarf, code, threads, &mut work);
     let mut pdb = with.pdb.map(|pdb| PdbReader::open(pdb, &mut work)).transpose()?;
     if let Some(pdb) = &mut pdb {
         // Compilers for MinGW write DWARF into files whose linker makes a PDB; which one tells more shows in the lines.
@@ -237,7 +246,9 @@ pub fn functions_at(
         collect_symbols(&files, &mini, &Text::new(starts), &mut symbols, work);
         symbols::holders(&symbols::groups(symbols, work), points, &text)
     };
-    let selected = dwarf::read_selected(&dwarf, &text, binary.image_base(), addresses, symbols_at, &mut work);
+    let at_zero = at_zero(&files, &mini, &text);
+    let code = Code { text: &text, image_base: binary.image_base(), at_zero: at_zero.as_ref() };
+    let selected = dwarf::read_selected(&dwarf, code, addresses, symbols_at, &mut work);
     let Some(Selected { described, ranges }) = selected else { return Ok(None) };
     // Only symbols at the start of a described function bear on its record, and on that of a symbol those within it.
     let text = Text::new(ranges);
@@ -316,6 +327,20 @@ fn collect_symbols<'a, 'd: 'a>(
     for file in mini {
         symbols::collect(file, SymbolTable::MiniDebugInfo, descriptors.as_ref(), text, symbols, work);
     }
+}
+
+/// What the symbols say of the code at address 0, if there is some. One without a symbol may have lost it with the full table.
+fn at_zero<'a, 'd: 'a>(files: &[&'a (dyn ObjectHeaders<'d> + 'a)], mini: &'a [Elf<'d>], text: &Text) -> Option<AtZero> {
+    text.clip(0, 1)?;
+    if !files.iter().any(|file| file.has_symtab()) {
+        return None;
+    }
+    // They are collected again for their names, and what is left out counts then.
+    let mut work = Work::new();
+    work.budget = Budget::for_bytes(symbol_bytes(files, mini));
+    let mut symbols = Vec::new();
+    collect_symbols(files, mini, text, &mut symbols, &mut work);
+    AtZero::of(&symbols, text)
 }
 
 /// The functions of a PDB whose PE file is not at hand. Addresses count from the image base, which is 0; code ranges are

@@ -8,6 +8,7 @@ mod archive_bounds;
 mod archive_images;
 mod archive_packages;
 mod at_addresses;
+mod at_zero;
 mod bad_input;
 mod breakpad_files;
 mod cabinets;

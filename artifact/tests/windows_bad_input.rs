@@ -4,7 +4,9 @@
 use crate::support::{Chance, fixtures, lookup};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use symseal_artifact::{ArtifactError, DebugFiles, ObjectFile, ReleaseFile, functions, pdb_functions};
+use symseal_artifact::{
+    ArtifactError, DebugFiles, FunctionStream, ObjectFile, ReleaseFile, functions, is_damaged_unit, pdb_functions,
+};
 
 /// What one file may take. A hundred times what is needed, as the machine may be busy.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -122,6 +124,28 @@ fn a_function_that_is_inlined_in_itself_ends() {
         bytes[name - 8..name - 4].copy_from_slice(&id.to_le_bytes());
         exercise("a scope in itself", &bytes).expect("functions");
     }
+}
+
+#[test]
+fn a_symbol_whose_end_is_not_known_costs_the_rest_of_its_module_which_is_told() {
+    let seed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/pdb/x86_64");
+    let mut bytes = std::fs::read(seed).expect("a seed");
+    let stream = |bytes: &[u8]| {
+        let Ok(ReleaseFile::Pdb(pdb)) = ReleaseFile::parse(bytes) else { panic!("a PDB") };
+        pdb_functions(&pdb).expect("functions")
+    };
+    let whole = stream(&bytes);
+    assert!(!whole.statistics.skipped.keys().any(|reason| is_damaged_unit(reason)));
+    // The length of the first procedure's record (S_GPROC32), whose name is 39 bytes behind it.
+    let is_procedure = |at: &usize| bytes[at + 2..at + 4] == [0x10, 0x11] && bytes[at + 39].is_ascii_lowercase();
+    let at = (0..bytes.len() - 64).step_by(4).find(is_procedure).expect("a procedure");
+    bytes[at..at + 2].copy_from_slice(&0xfffe_u16.to_le_bytes());
+    let cut = stream(&bytes);
+    // Public symbols name some of the others, and do not say where they end.
+    let sized = |stream: &FunctionStream| stream.functions.iter().filter(|found| !found.flags.approximate).count();
+    assert!(sized(&cut) < sized(&whole));
+    assert_eq!(cut.statistics.skipped["rest of a PDB module, behind a damaged symbol"], 1);
+    assert!(cut.statistics.skipped.keys().any(|reason| is_damaged_unit(reason)));
 }
 
 #[test]

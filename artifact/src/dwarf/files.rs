@@ -2,7 +2,7 @@
 
 use super::line_program::{self, DefinedFile};
 use super::sections::{DwarfSections, Slice};
-use super::unit::Unit;
+use super::unit::{NAME_OUTSIDE, Unit};
 use crate::Checksum;
 use crate::work::Work;
 use gimli::{AttributeValue, DebugLine, DebugLineOffset, IncompleteLineProgram, LineProgramHeader};
@@ -49,10 +49,9 @@ impl<'s> Program<'s> {
 /// The line program of the unit.
 pub(crate) fn program<'s>(unit: &Unit<'s>, work: &mut Work) -> Option<Program<'s>> {
     let sections = unit.sections();
-    let offset = usize::try_from(unit.root.line_offset?).ok()?;
-    if offset >= sections.line.len() {
-        return None;
-    }
+    // That the whole section is not there is told with the unit.
+    let offset = unit.root.line_offset.filter(|_| !sections.line.is_empty())?;
+    let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     let lines: DebugLine<_> = sections.slice(&sections.line).into();
     let comp_dir = sections.slice(unit.root.comp_dir);
     match lines.program(DebugLineOffset(offset), unit.header.encoding.address_size, Some(comp_dir), None) {
@@ -85,9 +84,16 @@ impl Files {
         if let Some(known) = self.known(number) {
             return known;
         }
-        // A number that the table does not have is not remembered either.
-        let Some(path) = path(unit, program, number, work).map(|path| work.text(&path)) else { return StrId::EMPTY };
-        work.source(path, checksum(program.header(), number));
+        let path = if is_outside(unit, program.header(), number) {
+            work.skip(NAME_OUTSIDE);
+            StrId::EMPTY
+        } else {
+            // A number that the table does not have is not remembered.
+            let Some(path) = path(unit, program, number, work) else { return StrId::EMPTY };
+            let path = work.text(&path);
+            work.source(path, checksum(program.header(), number));
+            path
+        };
         if let Ok(at) = usize::try_from(number) {
             if self.known.len() <= at {
                 self.known.resize(at + 1, None);
@@ -149,6 +155,13 @@ impl<'s> Place<'s, '_> {
         }
         path
     }
+}
+
+/// Whether a file of the table, or its directory, has its name where there is no text. Without its directory it would be another file.
+fn is_outside<'s>(unit: &Unit<'s>, header: &LineProgramHeader<Slice<'s>>, number: u64) -> bool {
+    let Some(file) = header.file(number).filter(|_| number > 0 || header.version() >= 5) else { return false };
+    let is_missing = |value| text(unit, value).is_none();
+    is_missing(file.path_name()) || file.directory(header).is_some_and(is_missing)
 }
 
 /// A name that a unit has, behind its compilation directory where it is relative.

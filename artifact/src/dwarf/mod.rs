@@ -10,6 +10,7 @@
 //! a supplementary file, which has neither code nor lines that count.
 
 mod abbrev;
+mod at_zero;
 mod compile_directories;
 mod dwarf_files;
 mod files;
@@ -35,10 +36,11 @@ mod unit_header;
 mod value;
 mod walk;
 
+pub(crate) use at_zero::AtZero;
 pub(crate) use compile_directories::compile_directories;
 pub(crate) use dwarf_files::DwarfFiles;
 pub(crate) use line_files::{Named, each as each_line_file};
-pub(crate) use read::read;
+pub(crate) use read::{Code, read};
 pub(crate) use selected::{Selected, read_selected};
 pub(crate) use split::{split_ids, split_kind, split_units};
 pub(crate) use split_contents::split_contents;

@@ -4,10 +4,10 @@ use super::dwarf_files::DwarfFiles;
 use super::files::{self, Files, Program};
 use super::scope_name::{SaidOfScope, ScopeName, said_of_scope};
 use super::scopes::{MOST_NESTED, Outer, ROOT, ScopeId, Scopes};
-use super::unit::{AbbreviationTables, Unit};
+use super::unit::{AbbreviationTables, NAME_OUTSIDE, Unit};
 use super::unit_header::UnitHeader;
 use super::value::{self, Value};
-use super::walk::{UnitEntries, Walk};
+use super::walk::{REST_OF_UNIT, UnitEntries, Walk};
 use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::cursor::{Damaged, Result};
@@ -95,6 +95,17 @@ impl<'s> Names<'s> {
         Some((chain.file?, chain.line?))
     }
 
+    /// A function's linkage name, and its name without its scopes.
+    pub(crate) fn called(&mut self, entry: u64, work: &mut Work) -> (Option<String>, Option<String>) {
+        let mut chain = Chain::default();
+        let _ = self.follow(entry, false, &mut chain, work);
+        let mut text = |bytes: &[u8]| {
+            let charged = work.budget.charge(bytes.len() as u64);
+            charged.ok().map(|()| escaped(bytes).into_owned())
+        };
+        (chain.linkage.and_then(&mut text), chain.name.and_then(|(name, _)| text(name)))
+    }
+
     fn names(&mut self, entry: u64, with_file: bool, work: &mut Work) -> FunctionNames {
         let mut chain = Chain::default();
         if self.follow(entry, with_file, &mut chain, work).is_err() {
@@ -148,9 +159,15 @@ impl<'s> Names<'s> {
                         if chain.name.is_none() && matches!(value, Value::SupplementaryText(_)) {
                             work.skip("name in a supplementary file (dwz)");
                         }
+                        if chain.name.is_none() && unit.is_outside(value) {
+                            work.skip(NAME_OUTSIDE);
+                        }
                     }
                     gimli::DW_AT_linkage_name | gimli::DW_AT_MIPS_linkage_name if chain.linkage.is_none() => {
                         chain.linkage = unit.text(value);
+                        if chain.linkage.is_none() && unit.is_outside(value) {
+                            work.skip(NAME_OUTSIDE);
+                        }
                     }
                     gimli::DW_AT_decl_file => file = Some(value),
                     gimli::DW_AT_decl_line if chain.line.is_none() => {
@@ -275,7 +292,7 @@ impl<'s> Names<'s> {
             self.scopes.start_unit(number);
             let mut walk = Walk::new(&unit, &no_code, &mut entries, &mut self.scopes, work);
             if walk.run(&mut |_, _| None).is_err() {
-                work.skip("damaged entry");
+                work.skip(REST_OF_UNIT);
             }
             self.scopes.end_unit();
         }

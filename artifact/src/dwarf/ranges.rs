@@ -41,9 +41,11 @@ pub(crate) fn push_ranges(
             budget.charge(4)?;
             push(range.begin, range.end);
         }
-    } else if let (Some(low), Some(high)) = (attributes.low_pc, attributes.high_pc)
-        && let Some(start) = unit.address(low)
-    {
+    } else if let (Some(low), Some(high)) = (attributes.low_pc, attributes.high_pc) {
+        let Some(start) = unit.address(low) else {
+            // Behind the end of the table of addresses.
+            return if matches!(low, Value::AddressIndex(_)) { Err(Damaged) } else { Ok(false) };
+        };
         let end = match high {
             Value::Number(size) => start.checked_add(size),
             address => unit.address(address),

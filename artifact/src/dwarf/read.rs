@@ -1,5 +1,6 @@
 //! Over the units: what each says, gathered in their order.
 
+use super::at_zero::{AtZero, Claim, keep_best};
 use super::dwarf_files::DwarfFiles;
 use super::files::{self, Files};
 use super::lines::Lines;
@@ -10,14 +11,14 @@ use super::rows::UnitRows;
 use super::scopes::Scopes;
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::UnitHeader;
-use super::walk::{UnitEntries, Walk};
+use super::walk::{REST_OF_UNIT, UnitEntries, Walk};
 use crate::code_ranges::Text;
 use crate::cursor::{Damaged, Result};
 use crate::described::{Described, Loser, OrphanRow, Piece};
 use crate::escaped;
 use crate::in_order::in_order;
 use crate::work::Work;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::ops::{ControlFlow, Range};
@@ -43,6 +44,17 @@ pub(crate) struct Read {
     pub(crate) losers: Vec<Loser>,
     pub(crate) orphans: Vec<OrphanRow>,
     pub(crate) without_code: Vec<u64>,
+    /// Functions at address 0, as far as their units tell, where that is code.
+    at_zero: Vec<Claim>,
+}
+
+/// The code that is described.
+#[derive(Clone, Copy)]
+pub(crate) struct Code<'c> {
+    pub(crate) text: &'c Text,
+    pub(crate) image_base: Svma,
+    /// Where address 0 is code, and symbols tell of it.
+    pub(crate) at_zero: Option<&'c AtZero>,
 }
 
 /// Buffers that are kept from unit to unit.
@@ -58,28 +70,26 @@ struct Buffers {
 struct Reader<'s, 'r> {
     dwarf: &'s DwarfFiles<'s>,
     headers: &'r [UnitHeader],
-    text: &'r Text,
-    image_base: Svma,
+    code: Code<'r>,
 }
 
 /// Reads every unit, on so many threads.
 pub(crate) fn read<'s>(
     dwarf: &'s DwarfFiles<'s>,
-    text: &Text,
-    image_base: Svma,
+    code: Code<'_>,
     threads: NonZeroUsize,
     work: &mut Work,
 ) -> Described<'s> {
     let headers = dwarf.units(work);
     let passes = passes(&headers);
-    read_passes(dwarf, headers, (text, image_base), &passes, threads, work)
+    read_passes(dwarf, headers, code, &passes, threads, work)
 }
 
 /// Reads the units with these numbers, which rise.
 pub(crate) fn read_units<'s>(
     dwarf: &'s DwarfFiles<'s>,
     headers: Vec<UnitHeader>,
-    code: (&Text, Svma),
+    code: Code<'_>,
     units: impl Iterator<Item = u32>,
     work: &mut Work,
 ) -> Described<'s> {
@@ -90,12 +100,12 @@ pub(crate) fn read_units<'s>(
 fn read_passes<'s>(
     dwarf: &'s DwarfFiles<'s>,
     headers: Vec<UnitHeader>,
-    (text, image_base): (&Text, Svma),
+    code: Code<'_>,
     passes: &[Range<u32>],
     threads: NonZeroUsize,
     work: &mut Work,
 ) -> Described<'s> {
-    let reader = Reader { dwarf, headers: &headers, text, image_base };
+    let reader = Reader { dwarf, headers: &headers, code };
     let mut read = Read::default();
     let before = work.budget.of_part();
     let make = |buffers: &mut Buffers, pass: usize| {
@@ -113,7 +123,8 @@ fn read_passes<'s>(
     if end.is_break() || work.budget.is_exhausted() {
         work.skip("work limit reached");
     }
-    let Read { scopes, tables, files, pieces, losers, orphans, without_code } = read;
+    read.settle_at_zero();
+    let Read { scopes, tables, files, pieces, losers, orphans, without_code, .. } = read;
     let names = Box::new(Names::new(dwarf, Cow::Owned(headers), scopes, tables, files));
     Described { source: SymbolSource::Dwarf, pieces, losers, orphans, without_code, names }
 }
@@ -143,7 +154,7 @@ fn passes(headers: &[UnitHeader]) -> Vec<Range<u32>> {
 impl Read {
     /// Takes over what another pass read, with its texts' numbers here.
     fn absorb(&mut self, part: Self, texts: &[StrId]) {
-        let Self { scopes, tables, files, mut pieces, losers, mut orphans, without_code } = part;
+        let Self { scopes, tables, files, mut pieces, losers, mut orphans, without_code, at_zero } = part;
         let text = |text: &mut StrId| *text = texts.get(text.0 as usize).copied().unwrap_or_default();
         for piece in &mut pieces {
             piece.rows.iter_mut().for_each(|row| text(&mut row.file));
@@ -160,6 +171,20 @@ impl Read {
         self.losers.extend(losers);
         self.without_code.extend(without_code);
         self.orphans.append(&mut orphans);
+        self.at_zero.extend(at_zero);
+    }
+
+    /// Of the functions at 0 those of one unit may agree better with the symbols there than those of another one.
+    fn settle_at_zero(&mut self) {
+        let all = std::mem::take(&mut self.at_zero);
+        let mut best = all.clone();
+        keep_best(&mut best);
+        if best.len() < all.len() {
+            let functions = |claims: Vec<Claim>| claims.into_iter().map(|claim| claim.function).collect::<HashSet<_>>();
+            let (all, best) = (functions(all), functions(best));
+            let is_beaten = |piece: &Piece| all.contains(&piece.function) && !best.contains(&piece.function);
+            self.pieces.retain(|piece| piece.start != 0 || !is_beaten(piece));
+        }
     }
 }
 
@@ -203,25 +228,52 @@ impl Reader<'_, '_> {
         let Buffers { entries, lines, rows } = buffers;
         entries.clear();
         read.scopes.start_unit(walked);
-        let mut walk = Walk::new(&unit, self.text, entries, &mut read.scopes, work);
+        let mut walk = Walk::new(&unit, self.code.text, entries, &mut read.scopes, work);
         let walked = walk.run(&mut |file, work| Some(files.path(of_lines, program.as_ref()?, file, work)));
         read.scopes.end_unit();
         if walked == Err(Damaged) {
-            work.skip("damaged entry");
+            work.skip(REST_OF_UNIT);
         }
         // What GNU and LLVM write, and the standard has since.
         entries.are_assembled = matches!(unit.root.language, Some(gimli::DW_LANG_Mips_Assembler | DW_LANG_ASSEMBLY));
         // A partial unit names the line table of a unit that imports it, for the files in it.
         let has_lines = !unit.root.is_partial || !entries.functions.is_empty();
-        lines.fill(of_lines, program.as_ref().filter(|_| has_lines), self.text, &mut files, work);
+        lines.fill(of_lines, program.as_ref().filter(|_| has_lines), self.code.text, &mut files, work);
+        self.settle_at_zero(&unit, entries, lines, read, work);
         self.order(lines, entries, read, work);
         let first_piece = read.pieces.len();
-        rows.finish(number, entries, lines, self.image_base, &mut work.budget, read);
+        rows.finish(number, entries, lines, self.code.image_base, &mut work.budget, read);
         let pieces = read.pieces.get(first_piece..).unwrap_or_default();
-        read.orphans.append(&mut orphans(of_lines, pieces, lines, self.text, work));
+        read.orphans.append(&mut orphans(of_lines, pieces, lines, self.code.text, work));
         read.without_code.extend_from_slice(&entries.without_code);
         read.files.insert(number, files);
         Ok(())
+    }
+
+    /// Leaves at address 0 what is there. It takes the names of the functions that claim it.
+    fn settle_at_zero(
+        &self,
+        unit: &Unit<'_>,
+        entries: &mut UnitEntries,
+        lines: &mut Lines,
+        read: &mut Read,
+        work: &mut Work,
+    ) {
+        let Some(at_zero) = self.code.at_zero else { return };
+        let is_claimed = entries.ranges.iter().any(|(start, _)| *start == 0);
+        let mut claims = Vec::new();
+        if is_claimed {
+            let mut names = self.names(std::mem::take(&mut read.tables));
+            claims = at_zero.settle(unit, entries, &mut names, work);
+            read.tables = names.into_tables();
+        }
+        at_zero.settle_lines(is_claimed, &claims, entries, lines);
+        read.at_zero.extend(claims);
+    }
+
+    /// Names of entries whose scopes do not count.
+    fn names(&self, tables: AbbreviationTables) -> Names<'_> {
+        Names::new(self.dwarf, Cow::Borrowed(self.headers), Scopes::default(), tables, HashMap::new())
     }
 
     /// Puts the sequences of a unit in order. Where some overlap, it takes the declarations of the functions there.
@@ -233,11 +285,9 @@ impl Reader<'_, '_> {
         if contested.is_empty() {
             return lines.order(&[], &[]);
         }
-        let tables = std::mem::take(&mut read.tables);
         // Names are asked for again, and count then what they miss.
         let skipped = work.skipped.clone();
-        let headers = Cow::Borrowed(self.headers);
-        let mut names = Names::new(self.dwarf, headers, Scopes::default(), tables, HashMap::new());
+        let mut names = self.names(std::mem::take(&mut read.tables));
         let own = own_lines(&contested, entries, lines, &mut names, work);
         read.tables = names.into_tables();
         work.skipped = skipped;

@@ -5,7 +5,7 @@
 //! lines of it but no function, as those have whose compiler was to write lines alone, leaves its name to the symbols.
 
 use super::dwarf_files::DwarfFiles;
-use super::read::read_units;
+use super::read::{Code, read_units};
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::UnitHeader;
 use crate::code_ranges::{Text, disjoint, touches};
@@ -36,14 +36,13 @@ struct UnitRange {
 /// quarter of all, or where what was read is not all that bears on them.
 pub(crate) fn read_selected<'s>(
     dwarf: &'s DwarfFiles<'s>,
-    text: &Text,
-    image_base: Svma,
+    code: Code<'_>,
     addresses: &[Svma],
     mut symbols_at: impl FnMut(&[Range<u64>], &mut Work) -> Vec<Range<u64>>,
     work: &mut Work,
 ) -> Option<Selected<'s>> {
     let headers = dwarf.units(work);
-    let unit_ranges = unit_ranges(dwarf, &headers, text, work)?;
+    let unit_ranges = unit_ranges(dwarf, &headers, code.text, work)?;
     let points: Vec<Range<u64>> =
         disjoint(addresses.iter().filter_map(|address| Some(address.0..address.0.checked_add(1)?)).collect());
     let units_at = |ranges: &[Range<u64>]| -> BTreeSet<u32> {
@@ -54,7 +53,7 @@ pub(crate) fn read_selected<'s>(
         if units.is_empty() || is_most(&headers, &units) {
             return None;
         }
-        let mut described = read_units(dwarf, headers.clone(), (text, image_base), units.iter().copied(), work);
+        let mut described = read_units(dwarf, headers.clone(), code, units.iter().copied(), work);
         // What holds an address, and then what overlaps that: who has which part of it is for all of these to say.
         let pieces = described.pieces.iter().map(|piece| piece.start..piece.end);
         let mut holding: Vec<Range<u64>> = pieces.filter(|range| touches(&points, range)).collect();

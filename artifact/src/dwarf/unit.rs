@@ -86,9 +86,12 @@ pub(crate) struct Root<'s> {
     addr_base: Option<u64>,
     pub(crate) rnglists_base: Option<u64>,
     gnu_ranges_base: u64,
-    /// The first section that the root refers to and the file does not have, as a reason for what was left out.
+    /// What the root refers to and the file does not have, the first of it, as a reason for what was left out.
     pub(crate) lacks: Option<&'static str>,
 }
+
+/// Why a name is missing that an entry or a line table has: where it refers to there is no text.
+pub(crate) const NAME_OUTSIDE: &str = "name outside the strings";
 
 impl<'s> Unit<'s> {
     /// Opens a unit that stands for itself.
@@ -185,6 +188,9 @@ impl<'s> Unit<'s> {
         }
         self.root = root;
         // These need the bases, which may stand behind them.
+        let is_outside = |value: Option<Value<'s>>| value.is_some_and(|value| self.is_outside(value));
+        let lacks = (is_outside(comp_dir) || is_outside(dwo_name)).then_some(NAME_OUTSIDE);
+        self.root.lacks = self.root.lacks.or(lacks);
         self.root.comp_dir = comp_dir.and_then(|value| self.text(value)).unwrap_or_default();
         self.root.dwo_name = dwo_name.map(|value| self.text(value).unwrap_or_default());
         self.root.low_pc = match &self.skeleton {
@@ -233,6 +239,12 @@ impl<'s> Unit<'s> {
         Ok(!said.is_empty())
     }
 
+    /// Whether the entry at this place defines a function whose symbol is its name.
+    pub(crate) fn defines_by_name(&self, entry: u64) -> bool {
+        let code = self.cursor_at(entry).and_then(|mut cursor| cursor.uleb());
+        code.and_then(|code| self.abbreviations.get(code)).is_ok_and(|abbreviation| abbreviation.defines_by_name)
+    }
+
     /// What the unit's first entry says, all of it.
     pub(crate) fn root_attributes(&self, budget: &mut Budget) -> Result<Vec<(gimli::DwAt, Value<'s>)>> {
         let mut cursor = self.cursor_at(self.header.entries)?;
@@ -265,6 +277,12 @@ impl<'s> Unit<'s> {
             }
             _ => None,
         }
+    }
+
+    /// Whether a value refers to a text where the file has none. What it refers to in a supplementary file may not be at hand.
+    pub(crate) fn is_outside(&self, value: Value<'s>) -> bool {
+        let is_reference = matches!(value, Value::StrOffset(_) | Value::LineStrOffset(_) | Value::StrIndex(_));
+        is_reference && self.text(value).is_none()
     }
 
     /// The address that a value stands for.

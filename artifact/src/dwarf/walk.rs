@@ -15,6 +15,9 @@ use symseal_symx::{NO_INLINE, StrId};
 /// Inlined calls nested deeper than this are taken for their caller's code. The symbol table holds 1024 frames.
 const MOST_INLINED: u32 = 512;
 
+/// Where an entry is damaged, nobody knows where the next one starts.
+pub(crate) const REST_OF_UNIT: &str = "rest of a unit, behind a damaged entry";
+
 /// "Not in a function that has code."
 const NO_FUNCTION: u32 = u32::MAX;
 

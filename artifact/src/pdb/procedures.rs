@@ -98,7 +98,7 @@ impl ModuleSymbols {
         self.scopes.clear();
     }
 
-    /// Reads a module's symbols. A damaged symbol ends the module.
+    /// Reads a module's symbols. One whose end is not known ends the module.
     pub(crate) fn fill(
         &mut self,
         module: &ModuleInfo<'_>,
@@ -120,7 +120,7 @@ impl ModuleSymbols {
                 }
                 Ok(None) => break,
                 Err(_) => {
-                    work.skip("damaged symbol in a PDB");
+                    work.skip("rest of a PDB module, behind a damaged symbol");
                     break;
                 }
             }

@@ -57,7 +57,7 @@ pub(crate) fn publics<'s>(table: &'s pdb2::SymbolTable<'_>, addresses: &Addresse
             }
             Ok(None) => break,
             Err(_) => {
-                work.skip("damaged symbol in a PDB");
+                work.skip("rest of a PDB's public symbols, behind a damaged one");
                 break;
             }
         }

@@ -121,6 +121,48 @@ fn damaged_debug_information_is_not_called_full_and_a_damaged_file_is_no_strict_
     assert_eq!((found.inputs.damaged(), found.is_complete()), (1, false), "{found:#?}");
 }
 
+/// Three functions, one of them in two parts.
+const IN_PARTS: &str = "extern void lost(int) __attribute__((cold, noreturn));
+int checked(int x) { if (x < 0) lost(x); return x * 3; }
+int other(int x) { return x ? checked(x) : 5; }
+int last(int x) { return other(x) + other(x + 1); }";
+
+#[test]
+fn parts_of_debug_information_that_are_lost_fail_a_strict_build() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(gcc), Some(objcopy)) = (tool("gcc"), tool("objcopy")) else { return };
+    let options = ["-gdwarf-5", "-O2", "-freorder-blocks-and-partition", "-Wl,--build-id"];
+    let whole = compile(&gcc, dir.path(), "whole.so", IN_PARTS, &options);
+    let found = report(&[whole.clone()]);
+    assert!(found.is_complete(), "{found:#?}");
+    let at = |name: &str| dir.path().join(name);
+    // Which section, what stays of it and what comes behind that, and what is lost then.
+    for (section, kept, behind, lost) in [
+        ("str", 0.5, 0, "name outside the strings"),
+        ("line_str", 0.1, 0, "name outside the strings"),
+        ("rnglists", 0.2, 0, "damaged range list"),
+        ("info", 0.6, 0xff, "rest of a unit, behind a damaged entry"),
+    ] {
+        let dump = format!("--dump-section=.debug_{section}={}", text(&at(section)));
+        run(&objcopy, &[&dump, text(&whole), "/dev/null"]);
+        let mut bytes = std::fs::read(at(section)).unwrap();
+        let size = bytes.len();
+        bytes.truncate((size as f64 * kept) as usize);
+        if behind != 0 {
+            bytes.resize(size, behind);
+        }
+        std::fs::write(at(section), bytes).unwrap();
+        let name = format!("{section}.so");
+        let update = format!("--update-section=.debug_{section}={}", text(&at(section)));
+        run(&objcopy, &[&update, text(&whole), text(&at(&name))]);
+        let found = report(&[at(&name)]);
+        let module = module(&found, &name);
+        assert!(module.skipped.get(lost).is_some_and(|times| *times > 0), "{section}: {:?}", module.skipped);
+        assert!(module.damaged_units() > 0);
+        assert!(matches!(builder(&[at(&name)]).strict(true).report(), Err(BuildError::Strict { .. })), "{section}");
+    }
+}
+
 #[test]
 fn a_binary_without_section_headers_and_its_unstripped_twin_are_one_module() {
     let dir = tempfile::tempdir().unwrap();
