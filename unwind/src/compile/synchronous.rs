@@ -99,6 +99,7 @@ fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<
                 body: &layout,
                 earlier: &earlier,
                 has_handlers: true,
+                may_be_joined: false,
                 module: input.code,
             };
             let steps = follow::follow(&function, layout.base == machine.fp).ok()?;

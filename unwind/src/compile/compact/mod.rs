@@ -120,6 +120,7 @@ fn function(
         body: &described.layout,
         earlier: &|_| None,
         has_handlers,
+        may_be_joined: true,
         module: input.code,
     };
     let steps = match follow::follow(&followed, described.has_frame_pointer) {

@@ -38,6 +38,8 @@ pub(super) struct Function<'f> {
     pub(super) earlier: &'f dyn Fn(u64) -> Option<Layout>,
     /// Whether nothing but switches leads to what no path leads to: an exception's handlers find the body's frame.
     pub(super) has_handlers: bool,
+    /// Whether other functions of the same description may follow in it.
+    pub(super) may_be_joined: bool,
     /// All code of the module, with where it begins.
     pub(super) module: &'f [(u64, &'f [u8])],
 }
@@ -251,7 +253,9 @@ pub(super) fn follow(
         if follower.states.get(at / unit).is_some_and(Option::is_none) && !is_padding {
             let makes_frame = instruction.is_some_and(|instruction| instruction.makes_frame());
             let address = function.start.saturating_add(at as u64);
-            let state = match makes_frame {
+            // A case of a switch may begin by making room for the arguments of a call.
+            let begins_another = function.may_be_joined && makes_frame && follower.switch.is_none();
+            let state = match begins_another {
                 true => entry,
                 false => match (function.earlier)(address) {
                     Some(layout) => State::of_body(&layout, machine),
