@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::follow::{self, Function};
-use super::functions::{self, Set, Step};
+use super::functions::{self, Followed, Set, Step};
 use super::layout::Layout;
 use super::pieces::{Origin, Piece};
 use super::rules::Rules;
@@ -158,7 +158,7 @@ fn by_instructions(input: &Input<'_>, range: &Range<u64>) -> Option<FunctionRule
     (rules.len() > 1).then_some(rules)
 }
 
-/// The same where the stack pointer may move by what stands in a register. What the entry says before its last rule stays.
+/// The same where the stack pointer may move by what stands in a register. What the entry says before its last rule stays, but for [`between_rows`].
 fn by_constants(
     input: &Input<'_>,
     range: &Range<u64>,
@@ -174,7 +174,8 @@ fn by_constants(
         let followed = functions::within(input, range.clone(), *set)?;
         (!followed.is_exhausted && followed.conflicts == 0 && followed.makes(body)).then_some(followed)
     })?;
-    let mut rules: FunctionRules = entry.iter().map(|piece| (piece.start(), known.of(piece.rule))).collect();
+    let mut rules = between_rows(entry, known, &followed, machine)
+        .unwrap_or_else(|| entry.iter().map(|piece| (piece.start(), known.of(piece.rule))).collect());
     let of_body = known.of(last.rule);
     let mut next = last.start();
     for (address, bytes, step) in followed.steps().filter(|(address, ..)| *address >= last.start()) {
@@ -190,5 +191,41 @@ fn by_constants(
     }
     begin(&mut rules, next, of_body);
     rules.retain(|(start, _)| range.contains(start));
+    Some(rules)
+}
+
+/// The rules of the entry, and between two of its rows those of the instructions where the CFA is not the earlier row's any more: LLVM moves the stack pointer over a
+/// large frame by two instructions, and writes one row behind the second. `None` where following the function does not agree with the rows where they begin.
+fn between_rows(
+    entry: &[Piece],
+    known: &Rules,
+    followed: &Followed,
+    machine: &'static Machine,
+) -> Option<FunctionRules> {
+    let layout_of = |piece: &Piece| {
+        let (rule, slots) = known.of(piece.rule);
+        Layout::of(rule, slots, machine)
+    };
+    let is_denied = |address: u64, row: &Option<Layout>| {
+        row.as_ref().and_then(|row| followed.has_cfa_of(address, row)) == Some(false)
+    };
+    if entry.iter().any(|piece| is_denied(piece.start(), &layout_of(piece))) {
+        return None;
+    }
+    let mut rules = FunctionRules::new();
+    let mut steps = followed.steps().peekable();
+    let (last, earlier) = entry.split_last()?;
+    for piece in earlier {
+        let row = layout_of(piece);
+        begin(&mut rules, piece.start(), known.of(piece.rule));
+        while let Some((address, _, step)) = steps.next_if(|(address, ..)| *address < piece.end()) {
+            match step {
+                Step::Rule(rule, slots) if is_denied(address, &row) => begin(&mut rules, address, (rule, slots)),
+                _ if address >= piece.start() => begin(&mut rules, address, known.of(piece.rule)),
+                _ => {}
+            }
+        }
+    }
+    begin(&mut rules, last.start(), known.of(last.rule));
     Some(rules)
 }
