@@ -1,5 +1,5 @@
 //! Call frame information that says how a frame is made and not how it is taken down: its last rule holds to the end of the function. LLVM writes such
-//! where nobody asks for asynchronous tables (on Linux for aarch64 and riscv64, in `.debug_frame` for ARM, and for macOS). The instructions complete it: they say where in the
+//! where nobody asks for asynchronous tables (on Linux for aarch64, riscv64 and MIPS, in `.debug_frame` for ARM, and for macOS). The instructions complete it: they say where in the
 //! function the frame is not that of its body.
 //!
 //! The equations are those of the entry and, where the frame is being made or taken down, those that the instructions give
@@ -10,7 +10,9 @@ use core::ops::Range;
 
 use super::follow::{self, Function};
 use super::functions::{self, Followed, Set, Step};
-use super::layout::Layout;
+use super::layout::{Layout, Place};
+use super::mips;
+use super::pdr;
 use super::pieces::{Origin, Piece};
 use super::rules::Rules;
 use super::{Compiler, Input};
@@ -24,7 +26,7 @@ pub(super) type FunctionRules = Vec<(u64, (Rule, Slots))>;
 /// Completes the entries that compilers of this module may have written so. Leaves the pieces sorted.
 pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let may_be_synchronous = match input.arch {
-        Arch::Aarch64 | Arch::Riscv64 | Arch::Arm => true,
+        Arch::Aarch64 | Arch::Riscv64 | Arch::Arm | Arch::Mips32 | Arch::Mips32Little => true,
         Arch::X86_64 => input.has_compact_unwind(),
         _ => false,
     };
@@ -77,6 +79,7 @@ fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<
     let range = first.start()..last.end();
     let rules = match input.arch {
         Arch::Riscv64 | Arch::Arm => by_constants(input, &range, entry, known, &layout)?,
+        Arch::Mips32 | Arch::Mips32Little => behind_frame_pointer(input, &range, entry, known, &layout)?,
         _ => {
             // Compilers that say all of it as it happens make a frame only where it is wanted, behind a switch perhaps.
             let layout_of = |piece: &Piece| {
@@ -227,5 +230,39 @@ fn between_rows(
         }
     }
     begin(&mut rules, last.start(), known.of(last.rule));
+    Some(rules)
+}
+
+/// The same of MIPS, where only functions with a frame pointer are described so: once they have given it back, the stack pointer tells the CFA.
+fn behind_frame_pointer(
+    input: &Input<'_>,
+    range: &Range<u64>,
+    entry: &[Piece],
+    known: &Rules,
+    body: &Layout,
+) -> Option<FunctionRules> {
+    let (last, machine) = (entry.last()?, input.arch.machine());
+    let (words, _) = input.code_of(range)?.as_chunks::<4>();
+    if body.base != machine.fp || words.len() > pdr::LONGEST {
+        return None;
+    }
+    let function = mips::Function::follow(range.start, words, machine);
+    let (size, saved_at) = function.extent(true);
+    let return_address = match body.return_address {
+        Place::AtCfa(at) => Some(at),
+        Place::InRegister(_) => None,
+    };
+    if function.conflicts > 0 || i64::from(size) != body.cfa || saved_at.map(i64::from) != return_address {
+        return None;
+    }
+    let mut rules: FunctionRules = entry.iter().map(|piece| (piece.start(), known.of(piece.rule))).collect();
+    let steps = function.steps().zip(function.frame_pointers());
+    for (address, (step, points)) in (range.start..).step_by(4).zip(steps).filter(|(at, _)| *at >= last.start()) {
+        let rule = match step {
+            mips::Step::Rule(rule, slots) if points == Some(false) => (rule, slots),
+            _ => known.of(last.rule),
+        };
+        begin(&mut rules, address, rule);
+    }
     Some(rules)
 }

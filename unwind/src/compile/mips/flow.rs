@@ -333,6 +333,11 @@ impl Function {
         })
     }
 
+    /// Whether the frame pointer points to the frame before each instruction that some path leads to.
+    pub(in super::super) fn frame_pointers(&self) -> impl Iterator<Item = Option<bool>> + '_ {
+        self.states.iter().map(|state| Some(state.as_ref()?.fp.is_some()))
+    }
+
     /// The size of the frame, if it is counted from the frame pointer or from the stack pointer; and where the return address
     /// was saved, in bytes from the CFA.
     pub(in super::super) fn extent(&self, on_fp: bool) -> (i32, Option<i32>) {
