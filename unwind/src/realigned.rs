@@ -57,19 +57,28 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         (pc != 0).then_some(pc)
     }
 
+    /// Whether the return address of the record lies right below `cfa` too, which is further up.
+    #[inline(never)]
+    fn is_end_of(&self, recorded: &Recorded, cfa: u64) -> bool {
+        cfa > recorded.record_end && self.above_stack_pointer(cfa) == Some(recorded.pc)
+    }
+
     /// Where the frame ends that has this record, if it is the running function's.
     #[inline(never)]
     pub(crate) fn end_of(&self, recorded: &Recorded, budget: &mut Budget) -> RecordEnd {
         if !Self::FOLLOWS || self.made_record(recorded.pc, self.lookup_pc(), budget) {
             return RecordEnd::Record;
         }
+        let mut found = None;
         // Before it is pushed, and once it is popped, the register has it.
-        let live = realigned_registers(Self::MODE)
-            .map(|number| if self.state.exact { self.register(number, budget) } else { None });
-        let slots = (1..=MOST_PUSHED).map(|words| Self::slot(recorded.record, -words));
-        let pushed = slots.filter(|slot| *slot >= self.state.sp).map(|slot| self.read(slot));
-        let is_cfa = |cfa: &u64| *cfa > recorded.record_end && self.above_stack_pointer(*cfa) == Some(recorded.pc);
-        let found = live.into_iter().chain(pushed).flatten().find(is_cfa);
+        for number in realigned_registers(Self::MODE).into_iter().filter(|_| self.state.exact) {
+            found = found.or_else(|| self.register(number, budget).filter(|cfa| self.is_end_of(recorded, *cfa)));
+        }
+        for words in 1..=MOST_PUSHED {
+            let slot = Self::slot(recorded.record, -words);
+            let pushed = || self.read(slot).filter(|cfa| slot >= self.state.sp && self.is_end_of(recorded, *cfa));
+            found = found.or_else(pushed);
+        }
         match (found, self.copies_return_address(recorded.pc)) {
             (None, false) => RecordEnd::Record,
             (Some(cfa), true) => RecordEnd::Cfa(cfa),

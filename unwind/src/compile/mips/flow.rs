@@ -226,6 +226,7 @@ impl State {
         Some(met)
     }
 
+    #[inline(never)]
     fn rule(&self, machine: &Machine) -> Option<(Rule, Slots)> {
         if self.is_root {
             return Some((Rule::bare(Kind::End, RuleSource::Instructions), Slots::SAME));
@@ -304,6 +305,7 @@ struct Follower<'c> {
 
 impl Function {
     /// Follows the function at `start` whose instructions are `words`.
+    #[inline(never)]
     pub(in super::super) fn follow(start: u64, words: &[[u8; 4]], machine: &'static Machine) -> Self {
         let mut follower = Follower {
             words,
