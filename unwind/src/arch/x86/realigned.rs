@@ -172,16 +172,15 @@ pub(crate) fn has_copied(code: &[u8], mode: Mode) -> bool {
     } else {
         [&[0x89, 0xe5][..], &[0x8b, 0xec]]
     };
-    let is_end = |start: usize, length: usize| {
-        let behind = code.get(start + length..).unwrap_or_default();
-        !(0..behind.len())
-            .any(|at| moves.iter().any(|moves| behind.get(at..).is_some_and(|rest| rest.starts_with(moves))))
+    let end_of = |start: usize| {
+        let rest = code.get(start..)?;
+        let length = forms(mode).iter().find_map(|form| prologue(rest, form, mode))?;
+        rest.get(length..)
     };
-    let is_one = |start: usize| {
-        let rest = code.get(start..).unwrap_or_default();
-        forms(mode).iter().any(|form| prologue(rest, form, mode).is_some_and(|length| is_end(start, length)))
-    };
-    (0..code.len()).rev().any(is_one)
+    // Behind the last one no other record is made.
+    let behind = (0..code.len()).rev().find_map(end_of);
+    let is_made = |behind: &[u8]| moves.iter().any(|moves| behind.windows(moves.len()).any(|code| code == *moves));
+    behind.is_some_and(|behind| !is_made(behind))
 }
 
 #[cfg(test)]
