@@ -134,6 +134,33 @@ fn t5_once_the_frame_register_is_given_back_the_stack_pointer_tells_the_cfa() {
     }
 }
 
+/// LLVM reaches the slots of a frame that is larger than the distance in an instruction through `$at`, which no call keeps.
+#[test]
+fn t10_slots_that_the_assemblers_register_reaches_are_known() {
+    let code = [
+        0x3c01_0001, // lui $at, 1
+        0x2421_9c68, // addiu $at, $at, -25496
+        0x03a1_e823, // subu $sp, $sp, $at
+        0x3c01_0001, // lui $at, 1
+        0x03a1_0821, // addu $at, $sp, $at
+        0xac3f_9c64, // sw $ra, -25500($at)
+        0x0320_f809, // jalr $t9
+        0x0000_0000,
+        0xac3f_9c64, // sw $ra, -25500($at), which is anything behind the call
+        0x3c01_0001, // lui $at, 1
+        0x03a1_0821, // addu $at, $sp, $at
+        0x8c3f_9c64, // lw $ra, -25500($at)
+        0x3401_9c68, // li $at, 40040
+        0x03e0_0008, // jr $ra
+        0x03a1_e821, // addu $sp, $sp, $at
+    ];
+    let (entry, made, saved) = ("CFA = sp+0; RA = ra", "CFA = sp+40040; RA = ra", "CFA = sp+40040; RA = [CFA-4]");
+    let expected = [&[entry; 3][..], &[made; 3], &[saved; 9]].concat();
+    for arch in MIPS {
+        check(arch, &code, &expected);
+    }
+}
+
 /// Records that no linker filled in, as of object files and of functions that were discarded, have no content or an address that is none; one without a register of the return
 /// address is of a function that nobody returns from. None of them speaks for code, and the instructions tell.
 #[test]
