@@ -63,10 +63,10 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         cfa > recorded.record_end && self.above_stack_pointer(cfa) == Some(recorded.pc)
     }
 
-    /// Where the frame ends that has this record, if it is the running function's.
+    /// Where the frame ends that has this record, if it is the running function's; `is_made`: that begins by making one, as its code tells.
     #[inline(never)]
-    pub(crate) fn end_of(&self, recorded: &Recorded, budget: &mut Budget) -> RecordEnd {
-        if !Self::FOLLOWS || self.made_record(recorded.pc, self.lookup_pc(), budget) {
+    pub(crate) fn end_of(&self, recorded: &Recorded, is_made: bool, budget: &mut Budget) -> RecordEnd {
+        if !Self::FOLLOWS || is_made {
             return RecordEnd::Record;
         }
         let mut found = None;

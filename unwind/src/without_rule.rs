@@ -215,7 +215,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             return None;
         }
         // The record may be that of a function further out.
-        let is_own = || self.made_record(pc, self.lookup_pc(), budget) && self.is_nearest_call(pc, budget);
+        let is_made = self.made_record(pc, self.lookup_pc(), budget);
+        let is_own = || is_made && self.is_nearest_call(pc, budget);
         let is_another = || match self.settings.scan {
             true => self.has_candidate_below(record, budget),
             // Without the code here no call can be told to lead here.
@@ -227,7 +228,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         if !is_own() && (self.frame_pointer_points_elsewhere() || is_another()) {
             return None;
         }
-        let (cfa, sp_known) = match self.end_of(&recorded, budget) {
+        let (cfa, sp_known) = match self.end_of(&recorded, is_made, budget) {
             RecordEnd::Record => (cfa, sp_known),
             RecordEnd::Cfa(cfa) => (Some(cfa), true),
             RecordEnd::Unknown => (None, false),
