@@ -43,6 +43,7 @@ mod goroutine;
 mod memory;
 mod modules;
 mod numbers;
+mod realigned;
 mod reasons;
 mod rule;
 mod scan;

@@ -208,6 +208,10 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             }
             None if rule == Rule::NO_TABLE => {
                 let has_module = self.frames.last().is_some_and(|frame| frame.module.is_some());
+                // What is no address came from a rule that is not true, and the frame pointer is that of nothing in particular.
+                if !has_module && !self.state.exact && !Self::MACHINE.may_have_code(self.state.pc) {
+                    return stop(StopReason::NoModule);
+                }
                 let reason = if has_module { StopReason::NoTable } else { StopReason::NoModule };
                 self.without_rule(reason, budget)
             }

@@ -5,11 +5,12 @@ use symseal_module::{Avma, StopReason, UnwindMethod};
 use crate::arch::x86::{Mode, is_clear_of_frame_pointer, points_elsewhere};
 use crate::arch::{Ahead, Arch, Call, FrameRecords, Target};
 use crate::memory::Memory;
+use crate::realigned::RecordEnd;
 use crate::rule::{Kind, ReturnAddress, Rule, Saved};
 use crate::step::{Budget, Caller, LONGEST_LEAF, Next, Stepper};
 
 /// No code lies below: a program counter here comes from a call through a null pointer.
-const LOWEST_CODE: u64 = 4096;
+pub(crate) const LOWEST_CODE: u64 = 4096;
 
 /// What lies as near to the stack pointer is on the stack rather than code: the usual bound of a stack.
 const LARGEST_STACK: u64 = 8 << 20;
@@ -19,7 +20,7 @@ const LONGEST_START: usize = 64;
 
 /// Bytes before the program counter that are searched for how the function has set its frame pointer: what is further away than most functions are long is not
 /// looked at, and nothing stands against the register there.
-const LONGEST_PROLOGUE: usize = 1024;
+pub(crate) const LONGEST_PROLOGUE: usize = 1024;
 
 /// Jumps that are followed for where code without rules leads to.
 const MOST_JUMPS: usize = 4;
@@ -39,11 +40,11 @@ enum Evidence {
 }
 
 /// A frame record: where it lies and where it ends, and what it holds.
-struct Recorded {
-    record: u64,
-    record_end: u64,
+pub(crate) struct Recorded {
+    pub(crate) record: u64,
+    pub(crate) record_end: u64,
     caller_fp: u64,
-    pc: u64,
+    pub(crate) pc: u64,
 }
 
 impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
@@ -72,6 +73,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         };
         let found = if state.exact && state.pc < LOWEST_CODE {
             by_leaf(UnwindMethod::NullCall)
+        } else if let Some(aligning) = self.by_kept_stack_pointer(budget) {
+            aligning
         } else if let Some(ahead) = self.by_instructions(budget) {
             ahead
         } else {
@@ -199,8 +202,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Along the frame pointer, on one stack alone: from an alternate stack to the interrupted one only the signal frame leads.
-    fn by_frame_pointer(&self, budget: &Budget) -> Option<(Option<u64>, Next)> {
-        let Recorded { record, record_end, caller_fp, pc } = self.recorded()?;
+    fn by_frame_pointer(&self, budget: &mut Budget) -> Option<(Option<u64>, Next)> {
+        let recorded = self.recorded()?;
+        let Recorded { record, record_end, caller_fp, pc } = recorded;
         // The rest of the frame lies above the record, if there is a rest.
         let sp_known = Self::MACHINE.frame_records == FrameRecords::BelowCfa;
         let cfa = sp_known.then_some(record_end);
@@ -211,7 +215,8 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
             return None;
         }
         // The record may be that of a function further out.
-        let is_own = || self.made_record(pc, self.lookup_pc(), budget) && self.is_nearest_call(pc, budget);
+        let is_made = self.made_record(pc, self.lookup_pc(), budget);
+        let is_own = || is_made && self.is_nearest_call(pc, budget);
         let is_another = || match self.settings.scan {
             true => self.has_candidate_below(record, budget),
             // Without the code here no call can be told to lead here.
@@ -223,8 +228,13 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         if !is_own() && (self.frame_pointer_points_elsewhere() || is_another()) {
             return None;
         }
-        let method = UnwindMethod::FramePointer;
-        Some((cfa, Ok(Caller { pc, sp: record_end, sp_known, fp: Some(caller_fp), exact: false, method })))
+        let (cfa, sp_known) = match self.end_of(&recorded, is_made, budget) {
+            RecordEnd::Record => (cfa, sp_known),
+            RecordEnd::Cfa(cfa) => (Some(cfa), true),
+            RecordEnd::Unknown => (None, false),
+        };
+        let (method, sp) = (UnwindMethod::FramePointer, cfa.unwrap_or(record_end));
+        Some((cfa, Ok(Caller { pc, sp, sp_known, fp: Some(caller_fp), exact: false, method })))
     }
 
     /// Whether the function, by its instructions, has let the frame pointer point to a local of its own.
@@ -309,7 +319,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     }
 
     /// Whether `pc` lies in no module and so near to the stack pointer that it is no code.
-    fn is_on_stack(&self, pc: u64) -> bool {
+    pub(crate) fn is_on_stack(&self, pc: u64) -> bool {
         !self.modules.holds(pc.wrapping_sub(1)) && pc.abs_diff(self.state.sp) <= LARGEST_STACK
     }
 

@@ -32,6 +32,7 @@ mod traps_link_register;
 mod traps_listed;
 mod traps_macho;
 mod traps_mips;
+mod traps_realigned;
 mod traps_riscv64;
 mod traps_windows;
 mod traps_windows_arm64;

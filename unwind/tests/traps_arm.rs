@@ -233,6 +233,43 @@ fn t4_both_sets_are_followed_and_what_depends_on_flags_may_not_happen() {
     assert_eq!(found, ["CFA = sp+0; RA = lr", saved, saved, saved, "CFA = sp+16; RA = [CFA-4]; r11 = [CFA-8]"]);
 }
 
+/// clang gives a frame back and returns on one of two ways alone. Between the two instructions the other way has its frame still, and the flags are not at hand.
+#[test]
+fn t4_between_two_instructions_that_return_if_flags_say_so_nothing_is_told() {
+    // push {r4, lr}; sub sp, #8; cmp r0, r1; itt ne; addne sp, #8; popne {r4, pc}; mov r0, r4; blx r3
+    let thumb: Vec<u8> = [0xb510_u16, 0xb082, 0x4288, 0xbf1c, 0xb002, 0xbd10, 0x4620, 0x4798]
+        .iter()
+        .flat_map(|half| half.to_le_bytes())
+        .collect();
+    let arm: Vec<u8> = [0xe92d_4010_u32, 0xe24d_d008, 0xe151_0000, 0x128d_d008, 0x18bd_8010, 0xe1a0_0004, 0xe12f_ff33]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    for (code, function, size, at) in [(&thumb, 0x1001, 1, 5), (&arm, 0x1000, 2, 4)] {
+        let compiled = self::compiled(&[], &[], code, &[function]);
+        let found: Vec<String> =
+            rules(&compiled, 0..code.len() as u64 / 2).into_iter().step_by(size).map(|(rule, _)| rule).collect();
+        let body = "CFA = sp+16; RA = [CFA-4]";
+        assert_eq!(found[at], "information of an unsupported form", "{found:?}");
+        assert!(found[at - 1].starts_with(body) && found[at + 1].starts_with(body), "{found:?}");
+    }
+}
+
+/// A slot is never so far from the CFA, but the stack pointer is.
+#[test]
+fn t4_frames_larger_than_a_slot_is_far_from_the_cfa_are_followed() {
+    // push {r4, r5, r7, lr}; sub.w sp, #199680; sub sp, #320; blx r0; add.w sp, #199680; add sp, #320; pop {r4, r5, r7, pc}
+    let code: Vec<u8> = [0xb5b0_u16, 0xf5ad, 0x3d43, 0xb0d0, 0x4780, 0xf50d, 0x3d43, 0xb050, 0xbdb0]
+        .iter()
+        .flat_map(|half| half.to_le_bytes())
+        .collect();
+    let compiled = self::compiled(&[], &[], &code, &[0x1001]);
+    let found = rules(&compiled, 0..9);
+    for (half, distance) in [(1, 16), (3, 199_696), (4, 200_016), (5, 200_016), (7, 336), (8, 16)] {
+        assert!(found[half].0.starts_with(&format!("CFA = sp+{distance}; RA = [CFA-4]")), "{half} {found:?}");
+    }
+}
+
 #[test]
 fn a_call_through_a_null_pointer_returns_by_the_link_register() {
     let table = three_functions().compile().bytes;

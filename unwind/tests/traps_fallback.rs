@@ -293,6 +293,26 @@ fn t16_nothing_is_guessed_of_what_returns_to_no_module() {
 }
 
 #[test]
+fn t16_no_frame_pointer_leads_on_from_what_is_no_address() {
+    let (table, code) = (section().compile().bytes, code());
+    let process = Process::with_code(&table, Some((FIRST, &code)));
+    // The frame pointer leads to a record that returns behind a call through a pointer.
+    let framed = Registers { fp: SP + 0x40, ..registers(0x1001) };
+    let walk = |returns_to: u64| {
+        let mut words = [7; 13];
+        (words[2], words[8], words[9], words[12]) = (returns_to, 0, at(0x1022), at(0x1095));
+        let (frames, walk) = process.walk(&framed, &stack(&words));
+        (frames.len(), walk.stop)
+    };
+    // Code that was made at run time, and of a kernel.
+    assert_eq!(walk(0x7fee_1234_5678), (4, StopReason::EndOfStack));
+    assert_eq!(walk(0xffff_8000_1234_5678), (4, StopReason::EndOfStack));
+    for no_address in [0x8000_1234_5678, 0x1234_5678_9abc_def0, 0xffff_7fff_1234_5678] {
+        assert_eq!(walk(no_address), (2, StopReason::NoModule), "{no_address:#x}");
+    }
+}
+
+#[test]
 fn t16_no_two_guesses_follow_each_other() {
     // Called from itself: the caller has no rules either.
     let words = [1, at(0x1835), 2, at(0x1015), FRAMED[0], FRAMED[1], FRAMED[2]];

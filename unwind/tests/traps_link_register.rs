@@ -20,6 +20,26 @@ pub(super) fn end(column: u8) -> Vec<u8> {
     vec![0x07, column]
 }
 
+/// A return address that is still signed is no address, and the frame pointer does not lead on from there.
+#[test]
+fn t9_no_frame_pointer_leads_on_from_what_is_no_address() {
+    let table = three_functions().compile().bytes;
+    let mut code = vec![0; 0x100];
+    // bl before 0x1044
+    code[0x40..0x44].copy_from_slice(&0x9400_0001_u32.to_le_bytes());
+    let process = Process::with_code(&table, Some((0x1000, &code)));
+    let walk = |returns_to: u64| {
+        let stack: Vec<u8> =
+            [SP + 32, returns_to, 0, 0, 0x77, at(0x1044)].iter().flat_map(|word| word.to_le_bytes()).collect();
+        let memory = StackBytes { start: Avma(SP), bytes: &stack };
+        let (frames, walk) = process.walk(&Registers { fp: SP, ..registers(0x1008, 0) }, &memory);
+        (frames.len(), walk.stop)
+    };
+    // Made at run time.
+    assert_eq!(walk(0x7fee_1234_5678), (3, StopReason::EndOfStack));
+    assert_eq!(walk(0x0055_7fee_1234_5678), (2, StopReason::NoModule));
+}
+
 /// DW_CFA_AARCH64_negate_ra_state.
 fn sign() -> Vec<u8> {
     vec![0x2d]

@@ -1,6 +1,6 @@
 //! The known traps of 32-bit MIPS whose functions are followed by their instructions.
 
-use crate::cfi::{self, BIAS_32, Process};
+use crate::cfi::{self, BIAS_32, EhFrame, Process, advance, cfa_offset, saved};
 use symseal_module::{Avma, Rva, StopReason};
 use symseal_unwind::compile::{Compiled, Input, compile};
 use symseal_unwind::{Arch, Registers, StackBytes, Table};
@@ -96,6 +96,68 @@ fn t10_a_frame_that_is_counted_from_its_frame_register() {
             assert_eq!((frames[0].cfa, frames[1].fp), (Avma(fp + 40), 0x7770), "{arch}");
             assert_eq!(frames[1].pc, Avma(BIAS_32 + START + 4 * 7), "{arch}");
         }
+    }
+}
+
+/// clang's call frame information counts from `$30` to the end of the function, which gives that back before the stack pointer.
+#[test]
+fn t5_once_the_frame_register_is_given_back_the_stack_pointer_tells_the_cfa() {
+    let code = [
+        0x27bd_ffd8, // addiu $sp, $sp, -40
+        0xafbf_0024, // sw $ra, 36($sp)
+        0xafbe_0020, // sw $fp, 32($sp)
+        0x03a0_f025, // move $fp, $sp
+        0x03a4_e823, // subu $sp, $sp, $a0
+        0x0320_f809, // jalr $t9
+        0x0000_0000,
+        0x03c0_e825, // move $sp, $fp
+        0x8fbe_0020, // lw $fp, 32($sp)
+        0x8fbf_0024, // lw $ra, 36($sp)
+        0x03e0_0008, // jr $ra
+        0x27bd_0028, // addiu $sp, $sp, 40
+    ];
+    let saved_both = [saved(31, 1), saved(30, 2)].concat();
+    for arch in MIPS {
+        let bytes = words(arch, &code);
+        let rules = |size: u8| {
+            let mut section = EhFrame::on(arch, "zR", &[0x0c, 29, 0]);
+            let made = [advance(4), cfa_offset(size), advance(8), saved_both.clone(), advance(4), vec![0x0d, 30]];
+            section.fde(START, bytes.len() as u64, &made);
+            let compiled = section.compile_with(&[(START, &bytes)]).bytes;
+            let table = Table::open(&compiled).expect("a table");
+            [4, 8, 9, 11].map(|at| table.rule(Rva(START + 4 * at)).expect("code").display(arch).to_string())
+        };
+        let of = |base: &str, size: u8| format!("CFA = {base}+{size}; RA = [CFA-4]; s8 = [CFA-8]");
+        assert_eq!(rules(40), [of("s8", 40), of("s8", 40), of("sp", 40), of("sp", 40)], "{arch}");
+        // What the instructions do not make counts to the end.
+        assert_eq!(rules(48), [(); 4].map(|()| of("s8", 48)), "{arch}");
+    }
+}
+
+/// LLVM reaches the slots of a frame that is larger than the distance in an instruction through `$at`, which no call keeps.
+#[test]
+fn t10_slots_that_the_assemblers_register_reaches_are_known() {
+    let code = [
+        0x3c01_0001, // lui $at, 1
+        0x2421_9c68, // addiu $at, $at, -25496
+        0x03a1_e823, // subu $sp, $sp, $at
+        0x3c01_0001, // lui $at, 1
+        0x03a1_0821, // addu $at, $sp, $at
+        0xac3f_9c64, // sw $ra, -25500($at)
+        0x0320_f809, // jalr $t9
+        0x0000_0000,
+        0xac3f_9c64, // sw $ra, -25500($at), which is anything behind the call
+        0x3c01_0001, // lui $at, 1
+        0x03a1_0821, // addu $at, $sp, $at
+        0x8c3f_9c64, // lw $ra, -25500($at)
+        0x3401_9c68, // li $at, 40040
+        0x03e0_0008, // jr $ra
+        0x03a1_e821, // addu $sp, $sp, $at
+    ];
+    let (entry, made, saved) = ("CFA = sp+0; RA = ra", "CFA = sp+40040; RA = ra", "CFA = sp+40040; RA = [CFA-4]");
+    let expected = [&[entry; 3][..], &[made; 3], &[saved; 9]].concat();
+    for arch in MIPS {
+        check(arch, &code, &expected);
     }
 }
 

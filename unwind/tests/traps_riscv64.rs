@@ -170,6 +170,33 @@ fn t5_slots_that_a_temporary_reaches_are_known_where_the_frame_is_taken_down() {
     assert_eq!(rule(0x1028), "CFA = sp+0; RA = ra");
 }
 
+/// LLVM makes a frame that one instruction cannot make by two, and says so behind the second one.
+#[test]
+fn t5_between_two_moves_of_the_stack_pointer_with_one_row_the_instructions_tell() {
+    // addi sp, -2032; sd ra, 2024(sp); addi sp, -2048; addi sp, -960; jalr a5
+    let makes = [0x8101_0113, 0x7e11_3423, 0x8001_0113, 0xc401_0113, 0x9782];
+    // addi sp, 2032; addi sp, 976; ld ra, 2024(sp); addi sp, 2032; ret
+    let takes_down = [0x7f01_0113, 0x3d01_0113, 0x7e81_3083, 0x7f01_0113, 0x8082];
+    let code = bytes(&[&makes[..], &takes_down].concat());
+    let offset = |bytes: [u8; 2]| vec![0x0e, bytes[0], bytes[1]];
+    let rules = |first: [u8; 2]| {
+        let said = [advance(4), offset(first), advance(4), saved(1, 1), advance(8), offset([0xb0, 0x27])];
+        let mut section = EhFrame::on(ARCH, "zR", AT_ENTRY);
+        section.fde(0x1000, code.len() as u64, &said);
+        let compiled = section.compile_with(&[(0x1000, &code)]).bytes;
+        let table = Table::open(&compiled).expect("a table");
+        [0x1000, 0x1004, 0x1008, 0x100c, 0x1010, 0x1016, 0x101a, 0x1022]
+            .map(|at| table.rule(Rva(at)).expect("code").display(ARCH).to_string())
+    };
+    let found = rules([0xf0, 0x0f]);
+    let saved = |sp: u32| format!("CFA = sp+{sp}; RA = [CFA-8]");
+    assert_eq!((found[0].as_str(), found[1].as_str()), ("CFA = sp+0; RA = ra", "CFA = sp+2032; RA = ra"));
+    assert_eq!(found[2..7], [2032, 4080, 5040, 3008, 2032].map(saved));
+    assert_eq!(found[7], "CFA = sp+0; RA = ra");
+    // An entry whose rows are not what the instructions make where they begin counts as it is.
+    assert_eq!(rules([0x80, 0x10])[2..4], [2048, 2048].map(saved));
+}
+
 #[test]
 fn a_frame_of_unknown_size_is_counted_from_the_frame_pointer() {
     // addi sp, -16; sd ra, 8(sp); sd s0, 0(sp); addi s0, sp, 16; sub sp, sp, a0; jalr a5; addi sp, s0, -16; ld ra, 8(sp); ld s0; addi sp; ret

@@ -203,8 +203,9 @@ static inline int goes_on(const struct mapping *mapping, const struct mapping *b
            (mapping->offset > 0 || strchr(mapping->permissions, 'w') || share_a_page(mapping, before));
 }
 
-/* Adds each file that is mapped, once for each time that it is, from its first to its last mapping, and memory with code that has no file. Files that
- * are not to be had and those that are no ELF files are ranges, if they have code, else left out. Gives how many modules there are. */
+/* Adds each file that is mapped with code, once for each time that it is, from its first to its last mapping, and memory with code that has no file. Files that
+ * are not to be had and those that are no ELF files are ranges. What is mapped to be read alone is no module, such as the files that the library itself
+ * has mapped for its modules, in maps of the process that it runs in. Gives how many modules there are. */
 static inline int add_modules(dwunw_context *context, pid_t pid) {
     struct mapping next, first = {0}, last = {0}, code[8];
     uint64_t end = 0;
@@ -229,7 +230,7 @@ static inline int add_modules(dwunw_context *context, pid_t pid) {
                 code[codes++] = next;
             continue;
         }
-        if (first.path[0] == '/')
+        if (first.path[0] == '/' && has_code)
             put(&batch, range_of(first.start, end), open_mapped(pid, &first), has_code);
         for (int at = 0; at < codes; at++)
             put(&batch, range_of(code[at].start, code[at].end), -1, 1);

@@ -286,6 +286,18 @@ impl Machine {
         self.address(base.wrapping_add_signed(bytes))
     }
 
+    /// Whether a program may have code at `address`, which is none of a module: systems map nothing where the bits above those of their addresses do not repeat the
+    /// highest one. (x86_64: 48 bits, as Linux gives more to those alone who ask; aarch64: 52; riscv64: 57)
+    pub(crate) const fn may_have_code(&self, address: u64) -> bool {
+        let below = match self.arch {
+            Arch::X86_64 => 47,
+            Arch::Aarch64 => 52,
+            Arch::Riscv64 => 56,
+            _ => return true,
+        };
+        matches!(address as i64 >> below, 0 | -1)
+    }
+
     /// Whether a call may change `register`, so that its value at a call site is lost.
     pub(crate) fn is_volatile(&self, register: u8) -> bool {
         register != self.fp && register != self.sp && !self.slot_registers.contains(&register)

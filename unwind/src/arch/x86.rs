@@ -5,6 +5,7 @@ mod ahead;
 mod extent;
 mod jumps;
 mod length;
+mod realigned;
 mod record;
 
 pub(crate) use ahead::is_clear_of_frame_pointer;
@@ -12,6 +13,9 @@ pub(super) use ahead::{ahead, keeps_frame_pointer, keeps_stack};
 pub(super) use extent::extent;
 pub(super) use jumps::has_jump;
 pub(crate) use length::Mode;
+pub(crate) use realigned::{
+    AROUND, CallerStack, begins_by_copying, caller_stack, has_copied, registers as realigned_registers,
+};
 pub(crate) use record::points_elsewhere;
 #[cfg(feature = "compile-elf")]
 pub(crate) use {jumps::jump, length::length, length::parts};

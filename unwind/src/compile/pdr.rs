@@ -14,7 +14,7 @@ use crate::source::SourceKind;
 
 const RECORD_BYTES: usize = 32;
 /// No function is longer, in instructions: what keeps the memory for a hostile input small.
-const LONGEST: usize = 1 << 18;
+pub(super) const LONGEST: usize = 1 << 18;
 const RA_MASK: u32 = 1 << 31;
 const FP: i32 = 30;
 

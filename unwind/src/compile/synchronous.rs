@@ -1,5 +1,5 @@
 //! Call frame information that says how a frame is made and not how it is taken down: its last rule holds to the end of the function. LLVM writes such
-//! where nobody asks for asynchronous tables (on Linux for aarch64 and riscv64, in `.debug_frame` for ARM, and for macOS). The instructions complete it: they say where in the
+//! where nobody asks for asynchronous tables (on Linux for aarch64, riscv64 and MIPS, in `.debug_frame` for ARM, and for macOS). The instructions complete it: they say where in the
 //! function the frame is not that of its body.
 //!
 //! The equations are those of the entry and, where the frame is being made or taken down, those that the instructions give
@@ -9,8 +9,10 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::follow::{self, Function};
-use super::functions::{self, Set, Step};
-use super::layout::Layout;
+use super::functions::{self, Followed, Set, Step};
+use super::layout::{Layout, Place};
+use super::mips;
+use super::pdr;
 use super::pieces::{Origin, Piece};
 use super::rules::Rules;
 use super::{Compiler, Input};
@@ -24,7 +26,7 @@ pub(super) type FunctionRules = Vec<(u64, (Rule, Slots))>;
 /// Completes the entries that compilers of this module may have written so. Leaves the pieces sorted.
 pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let may_be_synchronous = match input.arch {
-        Arch::Aarch64 | Arch::Riscv64 | Arch::Arm => true,
+        Arch::Aarch64 | Arch::Riscv64 | Arch::Arm | Arch::Mips32 | Arch::Mips32Little => true,
         Arch::X86_64 => input.has_compact_unwind(),
         _ => false,
     };
@@ -77,6 +79,7 @@ fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<
     let range = first.start()..last.end();
     let rules = match input.arch {
         Arch::Riscv64 | Arch::Arm => by_constants(input, &range, entry, known, &layout)?,
+        Arch::Mips32 | Arch::Mips32Little => behind_frame_pointer(input, &range, entry, known, &layout)?,
         _ => {
             // Compilers that say all of it as it happens make a frame only where it is wanted, behind a switch perhaps.
             let layout_of = |piece: &Piece| {
@@ -159,7 +162,7 @@ fn by_instructions(input: &Input<'_>, range: &Range<u64>) -> Option<FunctionRule
     (rules.len() > 1).then_some(rules)
 }
 
-/// The same where the stack pointer may move by what stands in a register. What the entry says before its last rule stays.
+/// The same where the stack pointer may move by what stands in a register. What the entry says before its last rule stays, but for [`between_rows`].
 fn by_constants(
     input: &Input<'_>,
     range: &Range<u64>,
@@ -175,7 +178,8 @@ fn by_constants(
         let followed = functions::within(input, range.clone(), *set)?;
         (!followed.is_exhausted && followed.conflicts == 0 && followed.makes(body)).then_some(followed)
     })?;
-    let mut rules: FunctionRules = entry.iter().map(|piece| (piece.start(), known.of(piece.rule))).collect();
+    let mut rules = between_rows(entry, known, &followed, machine)
+        .unwrap_or_else(|| entry.iter().map(|piece| (piece.start(), known.of(piece.rule))).collect());
     let of_body = known.of(last.rule);
     let mut next = last.start();
     for (address, bytes, step) in followed.steps().filter(|(address, ..)| *address >= last.start()) {
@@ -191,5 +195,75 @@ fn by_constants(
     }
     begin(&mut rules, next, of_body);
     rules.retain(|(start, _)| range.contains(start));
+    Some(rules)
+}
+
+/// The rules of the entry, and between two of its rows those of the instructions where the CFA is not the earlier row's any more: LLVM moves the stack pointer over a
+/// large frame by two instructions, and writes one row behind the second. `None` where following the function does not agree with the rows where they begin.
+fn between_rows(
+    entry: &[Piece],
+    known: &Rules,
+    followed: &Followed,
+    machine: &'static Machine,
+) -> Option<FunctionRules> {
+    let layout_of = |piece: &Piece| {
+        let (rule, slots) = known.of(piece.rule);
+        Layout::of(rule, slots, machine)
+    };
+    let is_denied = |address: u64, row: &Option<Layout>| {
+        row.as_ref().and_then(|row| followed.has_cfa_of(address, row)) == Some(false)
+    };
+    if entry.iter().any(|piece| is_denied(piece.start(), &layout_of(piece))) {
+        return None;
+    }
+    let mut rules = FunctionRules::new();
+    let mut steps = followed.steps().peekable();
+    let (last, earlier) = entry.split_last()?;
+    for piece in earlier {
+        let row = layout_of(piece);
+        begin(&mut rules, piece.start(), known.of(piece.rule));
+        while let Some((address, _, step)) = steps.next_if(|(address, ..)| *address < piece.end()) {
+            match step {
+                Step::Rule(rule, slots) if is_denied(address, &row) => begin(&mut rules, address, (rule, slots)),
+                _ if address >= piece.start() => begin(&mut rules, address, known.of(piece.rule)),
+                _ => {}
+            }
+        }
+    }
+    begin(&mut rules, last.start(), known.of(last.rule));
+    Some(rules)
+}
+
+/// The same of MIPS, where only functions with a frame pointer are described so: once they have given it back, the stack pointer tells the CFA.
+fn behind_frame_pointer(
+    input: &Input<'_>,
+    range: &Range<u64>,
+    entry: &[Piece],
+    known: &Rules,
+    body: &Layout,
+) -> Option<FunctionRules> {
+    let (last, machine) = (entry.last()?, input.arch.machine());
+    let (words, _) = input.code_of(range)?.as_chunks::<4>();
+    if body.base != machine.fp || words.len() > pdr::LONGEST {
+        return None;
+    }
+    let function = mips::Function::follow(range.start, words, machine);
+    let (size, saved_at) = function.extent(true);
+    let return_address = match body.return_address {
+        Place::AtCfa(at) => Some(at),
+        Place::InRegister(_) => None,
+    };
+    if function.conflicts > 0 || i64::from(size) != body.cfa || saved_at.map(i64::from) != return_address {
+        return None;
+    }
+    let mut rules: FunctionRules = entry.iter().map(|piece| (piece.start(), known.of(piece.rule))).collect();
+    let steps = function.steps().zip(function.frame_pointers());
+    for (address, (step, points)) in (range.start..).step_by(4).zip(steps).filter(|(at, _)| *at >= last.start()) {
+        let rule = match step {
+            mips::Step::Rule(rule, slots) if points == Some(false) => (rule, slots),
+            _ => known.of(last.rule),
+        };
+        begin(&mut rules, address, rule);
+    }
     Some(rules)
 }

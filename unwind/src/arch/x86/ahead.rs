@@ -50,12 +50,12 @@ fn rex(code: &[u8], parts: &Parts) -> u8 {
 }
 
 /// Whether the instruction names one of the registers from r8 on, or words that are no addresses.
-fn is_extended(code: &[u8], parts: &Parts) -> bool {
+pub(super) fn is_extended(code: &[u8], parts: &Parts) -> bool {
     rex(code, parts) & 7 != 0 || code.first() == Some(&0x66)
 }
 
 /// Whether the instruction has nothing to do with the two registers, and another one follows it.
-fn is_aside(code: &[u8], parts: &Parts) -> bool {
+pub(super) fn is_aside(code: &[u8], parts: &Parts) -> bool {
     let mut bytes = code.get(parts.opcode..).unwrap_or_default().iter().copied();
     let (opcode, second) = (bytes.next().unwrap_or(0), bytes.next().unwrap_or(0));
     let is_used = match opcode {

@@ -158,6 +158,13 @@ impl Followed {
         self.states.iter().flatten().any(|(state, _)| state.is_as_in(body, self.machine))
     }
 
+    /// Whether the CFA before the instruction at `address` is where `layout` counts it; `None` where that is not known.
+    pub(in super::super) fn has_cfa_of(&self, address: u64, layout: &Layout) -> Option<bool> {
+        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        let (state, _) = self.states.get(at / self.unit)?.as_ref()?;
+        state.has_cfa_of(layout, self.machine)
+    }
+
     /// Address, length and rule of each instruction that was reached, by rising address.
     pub(in super::super) fn steps(&self) -> impl Iterator<Item = (u64, u64, Step)> + '_ {
         self.states.iter().enumerate().filter_map(|(at, state)| {
@@ -327,14 +334,16 @@ impl Follower<'_> {
         }
         after.pass_conditional(instruction.makes_conditional);
         let is_conditional = instruction.is_conditional || state.is_conditional();
-        let mut skipped = state;
+        // What depends on flags and leads away ends one of the two ways; and what does not depend on them, nobody reaches but by the other.
+        let is_split = state.is_split() && is_conditional && instruction.flow == Flow::Next;
+        let (mut after, mut skipped) = (after.split(is_split), state.split(is_split));
         skipped.pass_conditional(0);
         self.is_foreign |= self.undo.is_some() && self.lowers(&instruction);
         let next = at + instruction.bytes;
         let target = |distance: i64| i64::try_from(at).ok()?.checked_add(distance);
         match instruction.flow {
             Flow::Next => {
-                let met = if is_conditional { after.meet(&skipped).unwrap_or(skipped) } else { after };
+                let met = if is_conditional { after.meet(&skipped).unwrap_or(skipped.split(true)) } else { after };
                 return self.lead(next, met);
             }
             Flow::Call(distance) => {
@@ -365,7 +374,9 @@ impl Follower<'_> {
             Flow::Indirect | Flow::Switch => {
                 self.switches.entry(at).or_insert(after);
             }
-            Flow::Return => self.is_foreign |= self.undo.is_some() && after.depth() != Some(0),
+            Flow::Return => {
+                self.is_foreign |= self.undo.is_some() && after.depth() != Some(0) && !state.is_split();
+            }
             Flow::Trap => {}
         }
         if is_conditional {

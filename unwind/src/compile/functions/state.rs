@@ -66,6 +66,8 @@ pub(super) struct State {
     constants: [Option<(u8, i32)>; MOST_CONSTANTS],
     /// How many instructions from here on do something only if flags say so.
     conditional: u8,
+    /// The stack pointer was given back if flags said so, which those behind ask too: on one of the two ways the rest is not so.
+    is_split: bool,
     /// There is no caller: the code put 0 in the place of the return address, or a thread begins in it.
     is_root: bool,
     /// What the kernel was asked for last, if it is one of these.
@@ -91,6 +93,7 @@ impl State {
         copy: None,
         constants: [None; MOST_CONSTANTS],
         conditional: 0,
+        is_split: false,
         is_root: false,
         asked: None,
     };
@@ -108,6 +111,16 @@ impl State {
     /// Behind an instruction that makes so many others depend on flags.
     pub(super) fn pass_conditional(&mut self, made: u8) {
         self.conditional = if made > 0 { made } else { self.conditional.saturating_sub(1) };
+    }
+
+    /// The same where the stack pointer was moved or not, as flags say.
+    pub(super) fn split(self, is_split: bool) -> Self {
+        Self { is_split, ..self }
+    }
+
+    /// Whether that is so.
+    pub(super) fn is_split(&self) -> bool {
+        self.is_split
     }
 
     /// What the kernel was asked for by the last system call on every path to here, if it is one of these.
@@ -131,6 +144,11 @@ impl State {
         let has_slots =
             |(register, at): &(u8, i64)| kept(machine).all(|kept| kept != *register) || slot_of(*register) == Some(*at);
         same_base && return_address && body.saved.iter().all(has_slots)
+    }
+
+    /// Whether the CFA is where `layout` counts it; `None` where nothing is known of its base.
+    pub(super) fn has_cfa_of(&self, layout: &Layout, machine: &'static Machine) -> Option<bool> {
+        self.distance(layout.base, 0, machine).map(|distance| i64::from(distance) == layout.cfa)
     }
 
     /// CFA minus the address `base` + `offset`, if `base` points into the frame.
@@ -332,6 +350,7 @@ impl State {
         }
         met.is_root &= other.is_root;
         met.asked = met.asked.filter(|asked| other.asked == Some(*asked));
+        met.is_split |= other.is_split;
         met.conditional = met.conditional.max(other.conditional);
         met.copy = met.copy.filter(|copy| other.copy == Some(*copy));
         for constant in &mut met.constants {
@@ -344,6 +363,9 @@ impl State {
     pub(super) fn rule(&self, machine: &'static Machine) -> Option<(Rule, Slots)> {
         if self.is_root {
             return Some((Rule::bare(Kind::End, RuleSource::Instructions), Slots::SAME));
+        }
+        if self.is_split {
+            return Some((Rule::bare(Kind::Unsupported, RuleSource::Instructions), Slots::SAME));
         }
         let words = |bytes: i32| {
             let bytes = i64::from(bytes);
@@ -371,7 +393,9 @@ impl State {
         for (at, register) in machine.slot_registers.iter().enumerate() {
             slots = slots.with(at, saved(self.kept(*register, machine)?));
         }
-        let offset = i64::from(words(distance).filter(|words| *words >= 0)?);
+        // A frame may be larger than a slot is far from the CFA.
+        let distance = i64::from(distance);
+        let offset = (distance >= 0 && distance % machine.word == 0).then_some(distance / machine.word)?;
         let fp = saved(self.kept(machine.fp, machine)?);
         let rule = |fp| Rule::new(kind, RuleSource::Instructions, base, offset, return_address, fp);
         Some((rule(fp).or_else(|| rule(Saved::Unknown))?, slots))

@@ -7,7 +7,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::instruction::{Effect, FP, Flow, RA, SP, decode};
+use super::instruction::{AT, Effect, FP, Flow, RA, SP, decode};
 use crate::arch::Machine;
 use crate::rule::{Kind, ReturnAddress, Rule, RuleSource, Saved, Slots};
 
@@ -34,6 +34,8 @@ struct Kept {
 struct State {
     sp: Option<i32>,
     fp: Option<i32>,
+    /// The assembler's own register, through which LLVM reaches the slots of frames that are larger than the distance in an instruction.
+    at: Option<i32>,
     kept: [Kept; KEPT.len()],
     /// Another register that has the return address.
     copy: Option<u8>,
@@ -48,6 +50,7 @@ impl State {
     const ENTRY: Self = Self {
         sp: Some(0),
         fp: None,
+        at: None,
         kept: [Kept { live: true, slot: None }; KEPT.len()],
         copy: None,
         constants: [None; MOST_CONSTANTS],
@@ -59,6 +62,7 @@ impl State {
         let distance = match base {
             SP => self.sp,
             FP => self.fp,
+            AT => self.at,
             _ => None,
         };
         distance?.checked_sub(offset)
@@ -76,6 +80,7 @@ impl State {
         match register {
             SP => self.sp = None,
             FP => self.fp = None,
+            AT => self.at = None,
             _ => {}
         }
         for (number, kept) in KEPT.iter().zip(&mut self.kept) {
@@ -118,6 +123,7 @@ impl State {
         match register {
             SP => self.sp = distance,
             FP => self.fp = distance,
+            AT => self.at = distance,
             _ => {}
         }
     }
@@ -218,6 +224,7 @@ impl State {
             kept.slot = kept.slot.filter(|slot| other.slot == Some(*slot));
         }
         met.fp = met.fp.filter(|fp| other.fp == Some(*fp));
+        met.at = met.at.filter(|at| other.at == Some(*at));
         met.is_root &= other.is_root;
         met.copy = met.copy.filter(|copy| other.copy == Some(*copy));
         for constant in &mut met.constants {
@@ -226,6 +233,7 @@ impl State {
         Some(met)
     }
 
+    #[inline(never)]
     fn rule(&self, machine: &Machine) -> Option<(Rule, Slots)> {
         if self.is_root {
             return Some((Rule::bare(Kind::End, RuleSource::Instructions), Slots::SAME));
@@ -304,6 +312,7 @@ struct Follower<'c> {
 
 impl Function {
     /// Follows the function at `start` whose instructions are `words`.
+    #[inline(never)]
     pub(in super::super) fn follow(start: u64, words: &[[u8; 4]], machine: &'static Machine) -> Self {
         let mut follower = Follower {
             words,
@@ -331,6 +340,11 @@ impl Function {
             None => Step::NotReached,
             Some(state) => state.rule(self.machine).map_or(Step::Lost, |(rule, slots)| Step::Rule(rule, slots)),
         })
+    }
+
+    /// Whether the frame pointer points to the frame before each instruction that some path leads to.
+    pub(in super::super) fn frame_pointers(&self) -> impl Iterator<Item = Option<bool>> + '_ {
+        self.states.iter().map(|state| Some(state.as_ref()?.fp.is_some()))
     }
 
     /// The size of the frame, if it is counted from the frame pointer or from the stack pointer; and where the return address
@@ -420,7 +434,9 @@ impl Follower<'_> {
         }
     }
 
-    fn behind_call(&mut self, at: usize, state: State) {
+    fn behind_call(&mut self, at: usize, mut state: State) {
+        // No call keeps it.
+        state.write(AT);
         self.behind_calls.insert((at, self.call_states.len()));
         self.call_states.push(state);
     }

@@ -1,5 +1,7 @@
 //! What an instruction does to the stack frame and to control flow. (MIPS32 Architecture, volume II, releases 1 to 5)
 
+/// `$at`.
+pub(super) const AT: u8 = 1;
 pub(super) const SP: u8 = 29;
 pub(super) const FP: u8 = 30;
 pub(super) const RA: u8 = 31;
