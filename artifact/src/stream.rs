@@ -96,7 +96,7 @@ pub struct StreamStatistics {
 
 /// Reasons in [`StreamStatistics::skipped`] by which a whole unit or all behind some place in it, a section or a part of one, or the list of units is
 /// missing.
-const DAMAGED_UNITS: [&str; 12] = [
+const DAMAGED_UNITS: [&str; 13] = [
     "damaged unit",
     "rest of a unit, behind a damaged entry",
     // These lie in sections of their own, one of which is cut short then.
@@ -107,6 +107,7 @@ const DAMAGED_UNITS: [&str; 12] = [
     "damaged line program",
     "damaged line table header",
     "damaged list of modules in a PDB",
+    "PDB module whose stream is missing",
     "PDB module whose stream is cut short",
     "rest of a PDB module, behind a damaged symbol",
     "rest of a PDB's public symbols, behind a damaged one",
