@@ -257,6 +257,20 @@ impl Follower<'_> {
         }
     }
 
+    /// Whether a return is the next that leads elsewhere, within what one `it` makes depend on flags.
+    fn returns_soon(&self, mut at: usize) -> bool {
+        /// Instructions behind the first one of such a group.
+        const MOST: usize = 3;
+        for _ in 0..MOST {
+            match self.instruction(at) {
+                Some(Instruction { flow: Flow::Return, .. }) => return true,
+                Some(Instruction { flow: Flow::Next, bytes, .. }) => at += bytes,
+                _ => return false,
+            }
+        }
+        false
+    }
+
     /// Whether the instruction lowers the stack pointer by a constant: behind a call, that is the next function, and the call never returns.
     fn begins_a_function(&self, at: usize) -> bool {
         self.instruction(at).is_some_and(|instruction| self.lowers(&instruction))
@@ -343,7 +357,8 @@ impl Follower<'_> {
         let target = |distance: i64| i64::try_from(at).ok()?.checked_add(distance);
         match instruction.flow {
             Flow::Next => {
-                let met = if is_conditional { after.meet(&skipped).unwrap_or(skipped.split(true)) } else { after };
+                let met = if is_conditional { after.meet(&skipped) } else { Some(after) };
+                let met = met.unwrap_or_else(|| skipped.split(self.returns_soon(next)));
                 return self.lead(next, met);
             }
             Flow::Call(distance) => {
