@@ -251,6 +251,36 @@ NOINLINE static int late(int n, int a, int b) {
     default: dies(n);
     }
 }
+
+/* Cases that begin by making room for the arguments of a call: no function begins there. */
+NOINLINE static int of_room(int a, int b, int c, int d, int e, int f, int g, int h, long i, long j, long k) {
+    return tail_end(a) + b + c + d + e + f + g + h + (int)(i + j + k);
+}
+NOINLINE static int with_room(int n) {
+    switch (n) {
+    case 0: sink += 3; break;
+    case 1: sink = of_room(n, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2); break;
+    case 2: sink = of_room(3, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2); break;
+    case 3: sink = tail_end(2) - tail_end(3); break;
+    case 4: sink += of_room(n, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2); break;
+    case 5: sink += tail_end(9) ^ of_room(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11); break;
+    }
+    return tail_end(sink);
+}
+NOINLINE static int with_room_below_a_variable_frame(int n) {
+    volatile char *room = __builtin_alloca(n * 16 + 32);
+    room[n] = (char)n;
+    switch (n) {
+    case 0: return tail_end(n) + room[1];
+    case 1: return of_room(n, room[n], 3, 4, 5, 6, 7, 8, 9, 10, 11) + room[n];
+    case 2: return of_room(3, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2);
+    case 3: return 7 + tail_end(2);
+    case 4: return of_room(n, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2) + 1;
+    case 5: return tail_end(9) - of_room(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11);
+    default: return tail_end(n);
+    }
+}
+
 static volatile int below_eight = 8;
 
 int _fltused;
@@ -269,6 +299,7 @@ int entry(void) {
     sink = (int)floating(1.5, 2.5, 3.5, 4.5) + varying(5, 1, 2, 3, 4, 5);
     sink = loops(12);
     for (int i = 0; i < below_eight; i++) sink = late(i, i * 3, sink);
+    for (int i = 0; i < below_eight; i++) sink = with_room(i) + with_room_below_a_variable_frame(i);
     faults(3);
 #if defined(_WIN32) && defined(__aarch64__)
     sink = in_parts(3, 1) + in_parts(4, 0);
