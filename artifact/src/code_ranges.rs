@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Stated addresses of code. Ranges that start elsewhere are those of functions that the linker dropped: it leaves 0,
-/// 1, -1 or -2 with or without an addend in their place.
+/// 1, -1 or -2 with or without an addend in their place. Where 0 is code, symbols tell who is there ([`AtZero`](crate::dwarf::AtZero)).
 #[derive(Debug)]
 pub(crate) struct Text {
     /// Sorted, not overlapping.

@@ -131,7 +131,8 @@ pub fn is_damaged_unit(reason: &str) -> bool {
 ///
 /// 1. DWARF comes first: `name` is the name of the subprogram with its namespaces and types. Where several claim an
 ///    address, an earlier unit wins, and within a unit the later entry, which is the inner one where they are nested.
-///    The record is flagged `folded`, and the others' symbols are among its aliases where they start alike.
+///    The record is flagged `folded`, and the others' symbols are among its aliases where they start alike. At address 0, where that is code,
+///    those are left out that do not agree with the symbols there, as linkers put what they dropped there too.
 /// 2. Where no subprogram is, the symbol tables name: a symbol covers its size, a later start wins over an earlier one.
 ///    A symbol of size 0 reaches to whatever comes next, a function start of the file's own list included, and is flagged
 ///    `approximate`; of dynamic tables and exports alone it covers its own address only, unless there is such a list.

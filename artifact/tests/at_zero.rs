@@ -133,6 +133,25 @@ fn what_the_linker_dropped_names_no_code_at_address_0() {
 }
 
 #[test]
+fn what_is_at_address_0_may_have_a_symbol_that_does_not_spell_its_name() {
+    if !have("gcc") || !have("g++") || !have("ld.bfd") {
+        return;
+    }
+    let source = "
+namespace { struct Live { int x; __attribute__((noinline)) ~Live() { asm volatile (\"\" : : \"r\"(this)); } }; }
+extern \"C\" void _start() { Live live; }
+extern \"C\" int dead(int a) { return a * 3 + (a >> 2); }";
+    let program = Firmware::new(&[("live.cc", source), ("dropped.c", DROPPED)]);
+    let sources = ["dropped.c", "live.cc", "-fno-exceptions", "-gdwarf-5", "-fuse-ld=bfd", "-o", "program"];
+    program.run("g++", &[&ALONE[..], &sources].concat());
+    let bytes = std::fs::read(program.path()).unwrap();
+    let stream = functions(&ObjectFile::parse(&bytes).unwrap(), &DebugFiles::default()).unwrap();
+    let first = at(&stream, 0).unwrap();
+    assert!(stream.strings.get(first.name).contains("Live"), "{}", stream.strings.get(first.name));
+    assert!(!first.rows.is_empty() && !first.flags.folded, "{first:?}");
+}
+
+#[test]
 fn firmware_that_begins_with_its_vectors_has_no_function_there() {
     let (Some(clang), Some(lld)) = (any_of(&["clang", "clang-19", "clang-16"]), any_of(&["ld.lld", "ld.lld-19"]))
     else {

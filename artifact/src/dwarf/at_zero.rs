@@ -120,7 +120,13 @@ impl AtZero {
             (true, true) => Some(Trust::Both),
             (true, false) => (!self.reaches_into_another(end)).then_some(Trust::Name),
             // Among hundreds of functions that were dropped one has this size by chance.
-            (false, true) => (!has_symbols_names(unit)).then_some(Trust::Extent),
+            (false, true) => {
+                // GCC gives static functions of C++ no linkage name, and these are not spelled out in their symbols.
+                let is_spelled =
+                    !bare.as_ref().is_some_and(|bare| bare.starts_with("operator") || bare.starts_with('~'));
+                let has_symbols_name = has_symbols_names(unit) && (linkage.is_some() || is_spelled);
+                (!has_symbols_name).then_some(Trust::Extent)
+            }
             (false, false) => None,
         }
     }

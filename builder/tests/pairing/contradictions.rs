@@ -133,7 +133,7 @@ fn parts_of_debug_information_that_are_lost_fail_a_strict_build() {
     let (Some(gcc), Some(objcopy)) = (tool("gcc"), tool("objcopy")) else { return };
     let options = ["-gdwarf-5", "-O2", "-freorder-blocks-and-partition", "-Wl,--build-id"];
     let whole = compile(&gcc, dir.path(), "whole.so", IN_PARTS, &options);
-    let found = report(&[whole.clone()]);
+    let found = report(std::slice::from_ref(&whole));
     assert!(found.is_complete(), "{found:#?}");
     let at = |name: &str| dir.path().join(name);
     // Which section, what stays of it and what comes behind that, and what is lost then.
