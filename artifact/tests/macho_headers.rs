@@ -183,7 +183,13 @@ fn slices_that_overlap_leave_the_file_or_are_something_else_are_refused() {
     check_refused(&[], &[at], &["1 to 32 slices"]);
     check_refused(&[(ARM64, 0x1000, size)], &[at], &["the arm64 slice", "processor", "x86_64"]);
     check_refused(&[(X86_64, 0x1000, size - 8)], &[at], &["the x86_64 slice", "cut short"]);
-    check_refused(&[(X86_64, 0x1000, 8)], &[(0x1000, b"!<arch>\n")], &["the x86_64 slice", "ar archive"]);
+    check_refused(&[(X86_64, 0x1000, 8)], &[(0x1000, b"!<arch>\n")], &["no Mach-O file", "ar archive"]);
+    check_refused(&[(X86_64, 0x1000, 8)], &[(0x1000, &[0; 8])], &["the x86_64 slice", "00 00 00 00"]);
+    check_refused(
+        &[(X86_64, 0x1000, size), (ARM64, 0x3000, 8)],
+        &[at, (0x3000, b"!<arch>\n")],
+        &["the arm64 slice", "ar archive"],
+    );
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn code_of_modules_without_a_table_has_no_rule() {
     for (file, expected) in [
         (&x86, Some("unwind tables of x86 in PE files are not made by this version")),
         (&x64, None),
-        (&at("p.so"), Some("unwind tables of ppc64 are not made by this version")),
+        (&at("p.so"), Some("unwind tables of ppc64le are not made by this version")),
     ] {
         let module = found.modules.iter().find(|module| module.binary.as_deref() == Some(text(file))).unwrap();
         assert_eq!(module.unwind.none_because.as_deref(), expected, "{}", file.display());

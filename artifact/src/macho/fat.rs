@@ -12,6 +12,9 @@ use std::ops::Range;
 /// How a static library begins. (ar(5))
 const LIBRARY: &[u8] = b"!<arch>\n";
 
+/// What linkers take beside Mach-O files: libraries, and LLVM's bitcode with and without a wrapper. (LLVM, "Bitcode File Format")
+const FOR_LINKERS: [&[u8]; 3] = [LIBRARY, b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
+
 /// An entry of the table.
 struct Slice<'d> {
     /// Processor and kind of processor.
@@ -24,8 +27,8 @@ struct Slice<'d> {
 /// says.
 pub(crate) fn slices(data: &[u8]) -> Result<Vec<Macho<'_>>, ArtifactError> {
     let table = table(data)?;
-    let is_macho = |slice: &Slice<'_>| sniff(slice.bytes) == FileKind::Macho;
-    if let Some(first) = table.first().filter(|_| !table.iter().any(is_macho)) {
+    let is_for_linkers = |slice: &Slice<'_>| FOR_LINKERS.iter().any(|start| slice.bytes.starts_with(start));
+    if let Some(first) = table.first().filter(|_| table.iter().all(is_for_linkers)) {
         let found = format!("a universal file of what is no Mach-O file: {}", describe_start(first.bytes));
         return Err(ArtifactError::UnknownFormat { found });
     }
