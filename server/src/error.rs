@@ -119,8 +119,10 @@ pub enum ServerError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The certificate or its key cannot be used.
-    #[error("{path}: {problem}", path = .path.display())]
+    #[error("{setting} {path}: {problem}", path = .path.display())]
     Tls {
+        /// The setting that names the file.
+        setting: &'static str,
         /// The file.
         path: PathBuf,
         /// What is wrong, and what was expected.

@@ -77,24 +77,29 @@ pub(crate) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, pe
 }
 
 fn read(files: &TlsConfig) -> Result<ServerConfig, ServerError> {
-    let failed = |path: &Path, problem: String| ServerError::Tls { path: path.to_owned(), problem };
-    let certificate =
-        |problem: String| failed(&files.certificate, format!("{problem}: expected a chain of certificates in PEM"));
+    let of_certificate =
+        |problem: String| ServerError::Tls { setting: "tls.certificate", path: files.certificate.clone(), problem };
+    let of_key = |problem: String| ServerError::Tls { setting: "tls.key", path: files.key.clone(), problem };
+    let certificate = |problem: String| of_certificate(format!("{problem}: expected a chain of certificates in PEM"));
     let chain = read_chain(&files.certificate).map_err(|error| certificate(error.to_string()))?;
     if chain.is_empty() {
         return Err(certificate("it holds none".to_owned()));
     }
     let opened = open_plain_file(&files.key).map_err(pem::Error::Io);
-    let key = opened.and_then(|file| PrivateKeyDer::from_pem_reader(BufReader::new(file))).map_err(|error| {
-        failed(&files.key, format!("{error}: expected a private key in PEM (PKCS#8, SEC1 or PKCS#1)"))
-    })?;
+    let key = opened
+        .and_then(|file| PrivateKeyDer::from_pem_reader(BufReader::new(file)))
+        .map_err(|error| of_key(format!("{error}: expected a private key in PEM (PKCS#8, SEC1 or PKCS#1)")))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| failed(&files.certificate, error.to_string()))?
+        .map_err(|error| of_certificate(error.to_string()))?
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .map_err(|error| failed(&files.key, format!("{error}: expected the key of {}", files.certificate.display())))?;
+        .map_err(|error| match error {
+            // The certificate's form, its version or its signature.
+            rustls::Error::InvalidCertificate(_) => of_certificate(format!("{error}: expected one that clients take")),
+            error => of_key(format!("{error}: expected the key of {}", files.certificate.display())),
+        })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -177,10 +177,8 @@ impl ConfigFile {
             let read = open_plain_file(&path).and_then(|mut file| file.read_to_string(&mut text));
             read.map_err(|source| ConfigError::Read { path: path.clone(), source })?;
             // Once as it stands, so that what is wrong in it is told with its line.
-            let problem = |error: toml::de::Error| ConfigError::Form {
-                path: path.clone(),
-                problem: without_secrets(&error.to_string()),
-            };
+            let problem =
+                |error: toml::de::Error| ConfigError::Form { path: path.clone(), problem: shown(&error.to_string()) };
             toml::from_str::<Self>(&text).map_err(problem)?;
             table = toml::from_str(&text).map_err(problem)?;
         }
@@ -188,9 +186,13 @@ impl ConfigFile {
             let Some(setting) = name.strip_prefix(PREFIX) else { continue };
             let setting = setting.to_ascii_lowercase();
             let parts: Vec<&str> = setting.split("__").collect();
-            let with_it = set(&table, &parts, &value).and_then(|table| {
-                table.clone().try_into::<Self>().map(|_| table).map_err(|error| without_secrets(error.message()))
-            });
+            let with = |value| {
+                set(&table, &parts, value).and_then(|table| {
+                    table.clone().try_into::<Self>().map(|_| table).map_err(|error| without_secrets(error.message()))
+                })
+            };
+            // A folder may be called `2026`, and a prefix `true`: what is no value of the setting is a text.
+            let with_it = with(in_toml(&value)).or_else(|error| with(Value::String(value.clone())).map_err(|_| error));
             table = with_it.map_err(|problem| ConfigError::Variable { name, problem })?;
         }
         let path = path.map(Path::to_owned).unwrap_or_default();
@@ -405,25 +407,35 @@ impl ConfigFile {
 }
 
 /// The table with one setting more.
-fn set(table: &Table, path: &[&str], text: &str) -> Result<Table, String> {
+/// What is wrong in a file, with the line that it is in. Addresses and users may have passwords in them; what a line without either says is shown.
+fn shown(problem: &str) -> String {
+    let line = |line: &str| {
+        let is_of_file = line.split_once(" | ").is_some_and(|(number, _)| number.trim().parse::<u64>().is_ok());
+        let may_hold = ["://", "@", "%40", "symseal_", "database", "password"].iter().any(|sign| line.contains(sign));
+        if is_of_file && !may_hold { line.to_owned() } else { without_secrets(line) }
+    };
+    problem.split_inclusive('\n').map(line).collect()
+}
+
+fn set(table: &Table, path: &[&str], value: Value) -> Result<Table, String> {
     let mut table = table.clone();
     match path {
         [] | [""] => return Err("expected the path of a setting".to_owned()),
         [name] => {
-            table.insert((*name).to_owned(), value(text));
+            table.insert((*name).to_owned(), value);
         }
         [name, rest @ ..] => {
             let inner = match table.get(*name) {
                 Some(Value::Table(inner)) => inner.clone(),
                 _ => Table::new(),
             };
-            table.insert((*name).to_owned(), Value::Table(set(&inner, rest, text)?));
+            table.insert((*name).to_owned(), Value::Table(set(&inner, rest, value)?));
         }
     }
     Ok(table)
 }
 
-fn value(text: &str) -> Value {
+fn in_toml(text: &str) -> Value {
     let as_toml = toml::from_str::<Table>(&format!("value = {text}")).ok();
     as_toml.and_then(|mut table| table.remove("value")).unwrap_or_else(|| Value::String(text.to_owned()))
 }

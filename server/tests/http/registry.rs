@@ -197,19 +197,6 @@ async fn a_sha512_names_blobs_and_manifests_and_comes_back_in_the_header() {
 }
 
 #[tokio::test]
-async fn a_bundle_goes_by_its_sha256() {
-    let fixture = Fixture::new().await;
-    let (index, bundle) = ("application/vnd.oci.image.index.v1+json", "application/vnd.symseal.bundle.v1");
-    let manifest = json!({"schemaVersion": 2, "mediaType": index, "artifactType": bundle, "manifests": []}).to_string();
-    let hex: String = Sha512::digest(manifest.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    let url = fixture.server.url(&format!("/v2/r/manifests/sha512:{hex}"));
-    let refused = fixture.http.put(url).header(CONTENT_TYPE, index).body(manifest).send().await.unwrap();
-    assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
-    let text = refused.text().await.unwrap();
-    assert!(text.contains("DIGEST_INVALID") && text.contains("goes by its SHA-256"), "{text}");
-}
-
-#[tokio::test]
 async fn what_is_not_as_the_client_expects_it_is_not_changed() {
     let fixture = Fixture::new().await;
     fixture.blob("r", b"{}").await;

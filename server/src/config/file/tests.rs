@@ -93,6 +93,10 @@ fn the_environment_says_more_than_the_file() {
     ];
     let file = load("data = '/other'\n[access]\nmode = 'open'", &environment).unwrap();
     assert_eq!(file.data, Some(PathBuf::from("/data")));
+    for name in ["2026", "true", "[]"] {
+        let file = load("", &[("SYMSEAL_SERVER_DATA", name)]).unwrap();
+        assert_eq!(file.data, Some(PathBuf::from(name)));
+    }
     let config = config(&file, "0.0.0.0:1").unwrap();
     assert!(matches!(config.access, AccessConfig::Tokens { .. }));
     assert_eq!(config.limits.requests_per_second, Some(5.5));
@@ -149,6 +153,13 @@ fn no_error_and_no_debug_output_shows_the_password_of_a_database() {
     ] {
         let error = load(text, &[]).unwrap_err().to_string();
         assert!(error.contains("line 1") && !error.contains("hunter2"), "{error}");
+    }
+    // What cannot hold one is shown, whatever blanks stand around it.
+    for text in
+        ["listen=\"nosuchhost.invalid:99999\"", "listen = \"nosuchhost.invalid:99999\"", "[[quotas]]\nprefix=\"Team!\""]
+    {
+        let error = load(text, &[]).unwrap_err().to_string();
+        assert!(text.lines().last().is_some_and(|line| error.contains(line)), "{error}");
     }
     for wrong in ["mysql://symseal:hunter2@db/symbols", "postgres://symseal:hunter2@db:x/symbols"] {
         let file = load("", &[("SYMSEAL_SERVER_DATABASE", wrong)]).unwrap();

@@ -12,7 +12,7 @@ use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, is_kept, stored};
 use crate::access::Caller;
 use crate::app::App;
 use crate::arrival::Changed;
-use crate::blobs::{Algorithm, BlobDigest};
+use crate::blobs::BlobDigest;
 use crate::http::{FileAnswer, NotGathered, Share, file_response, forbids_change, query_values};
 use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
@@ -119,11 +119,6 @@ pub(crate) async fn put(
     };
     let manifest = Manifest::parse_sent(&bytes, content_type.as_deref())
         .map_err(|error| OciError::new(Code::ManifestInvalid, error))?;
-    if manifest.is_bundle() && digest.algorithm() != Algorithm::Sha256 {
-        // Under a second name it would be a second bundle: unsealed, as its seal names the first, and left when the first is taken down.
-        let message = format!("{digest}: a bundle of debug symbols goes by its SHA-256, expected sha256:…");
-        return Err(OciError::new(Code::DigestInvalid, message));
-    }
     let mut answer = stored(format!("/v2/{name}/manifests/{digest}"), &digest);
     if let Some(subject) = &manifest.subject {
         answer.extend(headers([(OCI_SUBJECT, subject.to_string())]));
