@@ -320,11 +320,13 @@ impl SymbolBundleBuilder {
         report.inputs.doubles = doubles;
         report.inputs.skip("another file of the same id is better", pairing.superseded.len() as u64);
         // Files of one id are of one module, so that what contradicts it is nobody's.
-        let is_used = |place: &str| used.iter().any(|(_, used)| *used == place);
-        let is_loose = |place: &str| pairing.loose.iter().any(|(file, _)| file.place == place);
+        let used_places = used.iter().map(|(_, place)| *place);
+        let loose_places = pairing.loose.iter().map(|(file, _)| file.place.as_str());
+        let counted: std::collections::BTreeSet<&str> =
+            used_places.chain(loose_places).chain(pairing.superseded.iter().map(|one| one.place.as_str())).collect();
         let sides = pairing.mismatches.iter().flat_map(|one| [&one.binary.place, &one.debug_file.place]);
-        let left: std::collections::BTreeSet<&String> =
-            sides.filter(|place| !is_used(place) && !is_loose(place)).collect();
+        let left: std::collections::BTreeSet<&str> =
+            sides.map(String::as_str).filter(|place| !counted.contains(place)).collect();
         report.inputs.skip("of another build than what has its id: see the mismatches", left.len() as u64);
         for (file, reason) in &pairing.loose {
             report.inputs.skip(reason, 1);

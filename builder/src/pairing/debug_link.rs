@@ -22,8 +22,7 @@ pub(super) fn pair<'f>(pairing: &mut Pairing<'f>, unidentified: Vec<Part<'f>>) {
         let Some(object) = binary.object().filter(|object| may_be_linked(object)) else { continue };
         let Some(link) = &object.debug_link else { continue };
         let named = unidentified.iter().zip(&mut used).filter(|(part, _)| {
-            let is_alike = |debug: &ObjectFacts| (debug.format, debug.arch) == (object.format, object.arch);
-            is_named(part.file, &link.name) && part.object().is_some_and(is_alike)
+            is_named(part.file, &link.name) && part.object().is_some_and(|debug| are_alike(debug, object))
         });
         let mut others = Vec::new();
         for (part, used) in named {
@@ -61,8 +60,8 @@ pub(super) fn pair_without_note(pairing: &mut Pairing<'_>, layout: Option<&Layou
         };
         let Some(link) = &object.debug_link else { continue };
         for (other, part) in orphans(pairing).filter(|(_, part)| is_named(part.file, &link.name)) {
-            let is_alike = |debug: &ObjectFacts| (debug.format, debug.arch) == (object.format, object.arch);
-            if part.object().is_some_and(is_alike) && crc32fast::hash(&part.file.read(layout)?) == link.crc32 {
+            let is_alike = part.object().is_some_and(|debug| are_alike(debug, object));
+            if is_alike && crc32fast::hash(&part.file.read(layout)?) == link.crc32 {
                 found.push((id.clone(), other.clone(), part));
                 break;
             }
@@ -85,6 +84,10 @@ fn why_unused(pairing: &Pairing<'_>, part: Part<'_>) -> &'static str {
     } else {
         "a debug file without an id, which no binary names that has no better one"
     }
+}
+
+fn are_alike(one: &ObjectFacts, other: &ObjectFacts) -> bool {
+    (one.format, one.arch) == (other.format, other.arch)
 }
 
 /// Without an id that a linker wrote there is nothing but the link.

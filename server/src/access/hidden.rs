@@ -30,10 +30,11 @@ pub(crate) fn hide_tokens(path: &str) -> Cow<'_, str> {
     let mut is_place = false;
     let parts = path.split('/').map(|part| {
         let decoded = decoded(part);
-        let is_meant = is_place && !(has_names && may_be_name(part));
-        let holds_place = decoded.split('/').rev().skip(1).any(is_t);
-        is_place = is_t(&decoded);
-        if is_meant && !part.is_empty() || holds_place { Cow::Borrowed(HIDDEN) } else { hide_secrets(part) }
+        let is_meant = is_place && !part.is_empty() && !(has_names && may_be_name(part));
+        let mut names = decoded.rsplit('/');
+        // A slash too many behind the place leaves it open.
+        is_place = names.next().is_some_and(is_t) || is_place && part.is_empty();
+        if is_meant || names.any(is_t) { Cow::Borrowed(HIDDEN) } else { hide_secrets(part) }
     });
     parts.collect::<Vec<_>>().join("/").into()
 }
@@ -138,6 +139,8 @@ mod tests {
             ("/t%c0%afTOKEN/x", "/…/x"),
             ("/%74/secret/x", "/%74/…/x"),
             ("/JWT/buildid/ab/debuginfo", "/…/buildid/ab/debuginfo"),
+            ("/a%2Ft/an-opaque-one/x", "/a%2Ft/…/x"),
+            ("/t//an-opaque-one/x", "/t//…/x"),
             ("/t/a/../JWT/x", "/t/…/../…/x"),
             ("/eyJ.a.b/eyJ", "/eyJ.a.b/eyJ"),
         ] {
