@@ -1,6 +1,6 @@
 //! Two kinds of debug information of one module: MinGW's run time has DWARF where a program's own code has a PDB.
 
-use crate::described::{Described, FunctionNames, Naming};
+use crate::described::{Described, FunctionNames, InlinedNames, Naming};
 use crate::work::Work;
 
 /// Marks numbers of the second one. Neither offsets in `.debug_info` nor a PDB's numbers reach so far, and Go's have the
@@ -24,7 +24,7 @@ impl Naming for Both<'_> {
         own.function(function & !SECOND, work)
     }
 
-    fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames {
+    fn inlined(&mut self, origin: u64, work: &mut Work) -> InlinedNames {
         let own = if is_second(origin) { &mut self.second } else { &mut self.first };
         own.inlined(origin & !SECOND, work)
     }

@@ -30,7 +30,7 @@ pub(crate) trait Naming {
     /// Names and declaration of a function.
     fn function(&mut self, function: u64, work: &mut Work) -> FunctionNames;
     /// Names of an inlined function.
-    fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames;
+    fn inlined(&mut self, origin: u64, work: &mut Work) -> InlinedNames;
     /// The name of a function as the source has it, without its scopes.
     fn bare(&mut self, _function: u64, _work: &mut Work) -> Option<String> {
         None
@@ -93,7 +93,29 @@ pub(crate) struct FunctionNames {
     pub(crate) symbol: StrId,
     /// `symbol` is a linkage name.
     pub(crate) has_linkage_name: bool,
-    /// File of the declaration; empty for inlined functions, where it is not asked for.
+    /// File of the declaration.
     pub(crate) file: StrId,
     pub(crate) line: u32,
+}
+
+/// How a function is called that was inlined. Hundreds of thousands of them are remembered at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct InlinedNames {
+    /// As [`FunctionNames::name`], and the symbol where that is empty.
+    pub(crate) name: StrId,
+    /// As [`FunctionNames::symbol`].
+    pub(crate) symbol: StrId,
+}
+
+impl InlinedNames {
+    /// Where the name is empty, the symbol stands for it.
+    pub(crate) fn new(name: StrId, symbol: StrId) -> Self {
+        Self { name: if name.is_empty() { symbol } else { name }, symbol }
+    }
+}
+
+impl From<FunctionNames> for InlinedNames {
+    fn from(names: FunctionNames) -> Self {
+        Self::new(names.name, names.symbol)
+    }
 }

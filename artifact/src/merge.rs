@@ -2,7 +2,7 @@
 
 use crate::beside::is_second;
 use crate::code_ranges::Text;
-use crate::described::{Described, FunctionNames, Loser, Naming, OrphanRow, Piece, Site};
+use crate::described::{Described, FunctionNames, InlinedNames, Loser, Naming, OrphanRow, Piece, Site};
 use crate::folded::{base, has_two_functions, is_mangled, spells};
 use crate::go;
 use crate::paint::{Interval, Segment, paint};
@@ -199,11 +199,11 @@ impl<'m, 's> Merge<'m, 's> {
     }
 
     fn inline_site(&mut self, site: &Site) -> InlineSite {
-        let names = self.names.inlined(site.origin, self.work);
+        let InlinedNames { name, symbol } = self.names.inlined(site.origin, self.work);
         InlineSite {
             parent: site.parent,
-            name: if names.name.is_empty() { names.symbol } else { names.name },
-            symbol: names.symbol,
+            name,
+            symbol,
             call_file: site.call_file,
             call_line: site.call_line,
             call_column: site.call_column,

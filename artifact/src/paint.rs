@@ -21,53 +21,78 @@ pub(crate) struct Segment {
     pub(crate) index: usize,
 }
 
-/// Segments by address, not overlapping, each as long as it can be. Of equal priorities the first interval holds.
-pub(crate) fn paint<P: Ord + Copy>(intervals: &[Interval<P>]) -> Vec<Segment> {
-    if intervals.is_sorted_by(|a, b| a.end <= b.start) && intervals.iter().all(|interval| interval.start < interval.end)
-    {
-        let whole =
-            |(index, interval): (usize, &Interval<P>)| Segment { start: interval.start, end: interval.end, index };
-        return intervals.iter().enumerate().map(whole).collect();
+/// Paints; what it needs for that is kept from one time to the next.
+#[derive(Debug)]
+pub(crate) struct Painter<P: Ord> {
+    /// Where each interval begins, beside its number: to sort takes most of the time, and so goes through memory once.
+    order: Vec<(u64, usize)>,
+    /// Where the open intervals end, the highest rank on top.
+    open: BinaryHeap<(P, Reverse<usize>, u64)>,
+    segments: Vec<Segment>,
+}
+
+impl<P: Ord> Default for Painter<P> {
+    fn default() -> Self {
+        Self { order: Vec::new(), open: BinaryHeap::new(), segments: Vec::new() }
     }
-    let mut order: Vec<usize> = (0..intervals.len()).collect();
-    let start_of = |index: &usize| intervals.get(*index).map_or(0, |interval| interval.start);
-    if !intervals.is_sorted_by_key(|interval| interval.start) {
-        order.sort_by_key(start_of);
-    }
-    let mut segments: Vec<Segment> = Vec::with_capacity(intervals.len());
-    let mut emit = |start: u64, end: u64, index: usize| match segments.last_mut() {
-        Some(last) if last.index == index && last.end == start => last.end = end,
-        _ => segments.push(Segment { start, end, index }),
-    };
-    // Where the open intervals end, the highest rank on top.
-    let mut open: BinaryHeap<(P, Reverse<usize>, u64)> = BinaryHeap::new();
-    let mut waiting = order.into_iter().peekable();
-    let mut position = 0;
-    loop {
-        while let Some((_, _, end)) = open.peek()
-            && *end <= position
-        {
-            open.pop();
+}
+
+impl<P: Ord + Copy> Painter<P> {
+    /// Segments by address, not overlapping, each as long as it can be. Of equal priorities the first interval holds.
+    pub(crate) fn paint(&mut self, intervals: &[Interval<P>]) -> &[Segment] {
+        let Self { order, open, segments } = self;
+        segments.clear();
+        let are_apart = intervals.is_sorted_by(|a, b| a.end <= b.start);
+        if are_apart && intervals.iter().all(|interval| interval.start < interval.end) {
+            let whole =
+                |(index, interval): (usize, &Interval<P>)| Segment { start: interval.start, end: interval.end, index };
+            segments.extend(intervals.iter().enumerate().map(whole));
+            return segments;
         }
-        if open.is_empty() {
-            let Some(next) = waiting.peek() else { break };
-            position = start_of(next);
+        order.clear();
+        order.extend(intervals.iter().map(|interval| interval.start).zip(0..));
+        if !order.is_sorted() {
+            order.sort_unstable();
         }
-        while let Some(index) = waiting.next_if(|index| start_of(index) <= position) {
-            if let Some(interval) = intervals.get(index)
-                && interval.end > position
+        let mut emit = |start: u64, end: u64, index: usize| match segments.last_mut() {
+            Some(last) if last.index == index && last.end == start => last.end = end,
+            _ => segments.push(Segment { start, end, index }),
+        };
+        let mut waiting = order.iter().peekable();
+        let mut position = 0;
+        loop {
+            while let Some((_, _, end)) = open.peek()
+                && *end <= position
             {
-                open.push((interval.priority, Reverse(index), interval.end));
+                open.pop();
             }
+            if open.is_empty() {
+                let Some((start, _)) = waiting.peek() else { break };
+                position = *start;
+            }
+            while let Some((_, index)) = waiting.next_if(|(start, _)| *start <= position) {
+                if let Some(interval) = intervals.get(*index)
+                    && interval.end > position
+                {
+                    open.push((interval.priority, Reverse(*index), interval.end));
+                }
+            }
+            let Some((_, Reverse(index), end)) = open.peek() else { continue };
+            let until = waiting.peek().map_or(*end, |(next, _)| *next.min(end));
+            if until > position {
+                emit(position, until, *index);
+            }
+            position = until;
         }
-        let Some((_, Reverse(index), end)) = open.peek() else { continue };
-        let until = waiting.peek().map_or(*end, |next| start_of(next).min(*end));
-        if until > position {
-            emit(position, until, *index);
-        }
-        position = until;
+        segments
     }
-    segments
+}
+
+/// What a [`Painter`] makes, for those who paint once.
+pub(crate) fn paint<P: Ord + Copy>(intervals: &[Interval<P>]) -> Vec<Segment> {
+    let mut painter = Painter::default();
+    painter.paint(intervals);
+    painter.segments
 }
 
 #[cfg(test)]

@@ -22,13 +22,13 @@ pub(crate) struct Attribute {
     pub(crate) name: DwAt,
     pub(crate) form: DwForm,
     /// The value of `DW_FORM_implicit_const`.
-    pub(crate) constant: i64,
+    pub(crate) constant: u32,
 }
 
 /// How to pass over an attribute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
-    Bytes(u32),
+    Bytes(u16),
     Leb,
     Text,
     /// A length of that many bytes, then as many bytes.
@@ -40,7 +40,6 @@ enum Step {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abbreviation {
-    code: u64,
     pub(crate) tag: DwTag,
     pub(crate) role: Role,
     pub(crate) has_children: bool,
@@ -82,7 +81,7 @@ impl Span {
 #[inline]
 fn skip_step(step: Step, cursor: &mut Cursor<'_>, encoding: Encoding) -> Result<()> {
     match step {
-        Step::Bytes(count) => cursor.skip(count as usize),
+        Step::Bytes(count) => cursor.skip(count.into()),
         Step::Leb => cursor.skip_leb(),
         Step::Text => cursor.text().map(|_| ()),
         Step::Block(size) => {
@@ -157,51 +156,125 @@ impl FormSteps {
     }
 }
 
-/// One table.
-#[derive(Debug, Default)]
+/// One table. Thousands of them are kept, one of each unit of C, so that they have no room to grow in.
+#[derive(Debug)]
 pub(crate) struct Abbreviations {
-    list: Vec<Abbreviation>,
-    attributes: Vec<Attribute>,
-    steps: Vec<Step>,
+    list: Box<[Abbreviation]>,
+    attributes: Box<[Attribute]>,
+    steps: Box<[Step]>,
     /// Where each code stands, once codes were seen that do not simply count from 1.
     by_code: HashMap<u64, u32>,
 }
 
-impl Abbreviations {
+/// Reads tables. Its lists are kept from one to the next.
+#[derive(Debug, Default)]
+pub(crate) struct AbbreviationParser {
+    list: Vec<Abbreviation>,
+    attributes: Vec<Attribute>,
+    steps: Vec<Step>,
+}
+
+impl AbbreviationParser {
     /// Reads the table at the start of `bytes`.
-    pub(crate) fn parse(bytes: &[u8], encoding: Encoding, is_little_endian: bool, budget: &mut Budget) -> Result<Self> {
+    pub(crate) fn parse(
+        &mut self,
+        bytes: &[u8],
+        encoding: Encoding,
+        is_little_endian: bool,
+        budget: &mut Budget,
+    ) -> Result<Abbreviations> {
         let mut cursor = Cursor::new(bytes, is_little_endian);
-        // What a common table needs: growing step by step would take longer than reading.
-        let mut table = Self {
-            list: Vec::with_capacity(64),
-            attributes: Vec::with_capacity(128),
-            steps: Vec::with_capacity(256),
-            by_code: HashMap::new(),
-        };
+        self.list.clear();
+        self.attributes.clear();
+        self.steps.clear();
+        let mut by_code = HashMap::new();
         let forms = FormSteps::of(encoding);
         loop {
             let before = cursor.remaining();
             let code = cursor.uleb()?;
             if code == 0 {
-                // Tables are kept, many at once.
-                table.list.shrink_to_fit();
-                table.attributes.shrink_to_fit();
-                table.steps.shrink_to_fit();
-                return Ok(table);
+                return Ok(Abbreviations {
+                    list: self.list.as_slice().into(),
+                    attributes: self.attributes.as_slice().into(),
+                    steps: self.steps.as_slice().into(),
+                    by_code,
+                });
             }
-            let abbreviation = table.abbreviation(&mut cursor, code, &forms)?;
+            let abbreviation = self.abbreviation(&mut cursor, &forms)?;
             budget.charge(before.saturating_sub(cursor.remaining()) as u64)?;
-            if code != table.list.len() as u64 + 1 || !table.by_code.is_empty() {
-                if table.by_code.is_empty() {
-                    table.by_code = (0_u32..).zip(&table.list).map(|(at, known)| (known.code, at)).collect();
+            if code != self.list.len() as u64 + 1 || !by_code.is_empty() {
+                let at = u32::try_from(self.list.len()).map_err(|_| Damaged)?;
+                if by_code.is_empty() {
+                    by_code = (0..at).map(|at| (u64::from(at) + 1, at)).collect();
                 }
-                let at = u32::try_from(table.list.len()).map_err(|_| Damaged)?;
-                table.by_code.entry(code).or_insert(at);
+                by_code.entry(code).or_insert(at);
             }
-            table.list.push(abbreviation);
+            self.list.push(abbreviation);
         }
     }
 
+    fn abbreviation(&mut self, cursor: &mut Cursor<'_>, forms: &FormSteps) -> Result<Abbreviation> {
+        let tag = DwTag(u16::try_from(cursor.uleb()?).map_err(|_| Damaged)?);
+        let has_children = cursor.u8()? != 0;
+        let role = role(tag);
+        let is_needed = role != Role::Other || is_unit(tag);
+        let (first_attribute, first_step) = (self.attributes.len(), self.steps.len());
+        let mut function = FunctionAttributes::default();
+        let mut ends_with_sibling = false;
+        // Bytes of values that stand together, passed over at once.
+        let mut bytes = 0_u16;
+        loop {
+            let (name, form) = cursor.two_ulebs()?;
+            if name == 0 && form == 0 {
+                break;
+            }
+            let form = DwForm(u16::try_from(form).map_err(|_| Damaged)?);
+            let constant = if form == gimli::DW_FORM_implicit_const { cursor.sleb()? } else { 0 };
+            // Names beyond 16 bits are nothing that we know, nor are lines and files beyond 32.
+            let (name, constant) = match (u16::try_from(name), u32::try_from(constant)) {
+                (Ok(name), Ok(constant)) => (DwAt(name), constant),
+                _ => (DwAt(0), 0),
+            };
+            ends_with_sibling = name == gimli::DW_AT_sibling && form == gimli::DW_FORM_ref4;
+            // Most entries are none of these.
+            if is_needed {
+                self.attributes.push(Attribute { name, form, constant });
+                if role == Role::Subprogram {
+                    function.note(name, constant);
+                }
+            }
+            match forms.get(form) {
+                Step::Bytes(more) => match bytes.checked_add(more) {
+                    Some(sum) => bytes = sum,
+                    None => self.steps.push(Step::Bytes(std::mem::replace(&mut bytes, more))),
+                },
+                step => {
+                    if bytes > 0 {
+                        self.steps.push(Step::Bytes(std::mem::take(&mut bytes)));
+                    }
+                    self.steps.push(step);
+                }
+            }
+        }
+        if bytes > 0 {
+            self.steps.push(Step::Bytes(bytes));
+        }
+        Ok(Abbreviation {
+            tag,
+            role,
+            has_children,
+            has_ranges: function.has_ranges,
+            has_name: function.has_name,
+            defines_by_name: function.defines_by_name(),
+            ends_with_sibling,
+            is_closed: is_closed(tag),
+            attributes: Span::since(first_attribute, &self.attributes)?,
+            steps: Span::since(first_step, &self.steps)?,
+        })
+    }
+}
+
+impl Abbreviations {
     /// The attributes of an entry; none for one that is only passed over.
     pub(crate) fn attributes(&self, abbreviation: &Abbreviation) -> &[Attribute] {
         abbreviation.attributes.of(&self.attributes)
@@ -225,61 +298,6 @@ impl Abbreviations {
         };
         at.and_then(|at| self.list.get(at)).ok_or(Damaged)
     }
-
-    fn abbreviation(&mut self, cursor: &mut Cursor<'_>, code: u64, forms: &FormSteps) -> Result<Abbreviation> {
-        let tag = DwTag(u16::try_from(cursor.uleb()?).map_err(|_| Damaged)?);
-        let has_children = cursor.u8()? != 0;
-        let role = role(tag);
-        let is_needed = role != Role::Other || is_unit(tag);
-        let (first_attribute, first_step) = (self.attributes.len(), self.steps.len());
-        let mut function = FunctionAttributes::default();
-        let mut ends_with_sibling = false;
-        // Bytes of values that stand together, passed over at once.
-        let mut bytes = 0_u32;
-        loop {
-            let (name, form) = cursor.two_ulebs()?;
-            if name == 0 && form == 0 {
-                break;
-            }
-            let form = DwForm(u16::try_from(form).map_err(|_| Damaged)?);
-            // Names beyond 16 bits are nothing that we know.
-            let name = DwAt(u16::try_from(name).unwrap_or(0));
-            let constant = if form == gimli::DW_FORM_implicit_const { cursor.sleb()? } else { 0 };
-            ends_with_sibling = name == gimli::DW_AT_sibling && form == gimli::DW_FORM_ref4;
-            // Most entries are none of these.
-            if is_needed {
-                self.attributes.push(Attribute { name, form, constant });
-                if role == Role::Subprogram {
-                    function.note(name, constant);
-                }
-            }
-            match forms.get(form) {
-                Step::Bytes(more) => bytes = bytes.saturating_add(more),
-                step => {
-                    if bytes > 0 {
-                        self.steps.push(Step::Bytes(std::mem::take(&mut bytes)));
-                    }
-                    self.steps.push(step);
-                }
-            }
-        }
-        if bytes > 0 {
-            self.steps.push(Step::Bytes(bytes));
-        }
-        Ok(Abbreviation {
-            code,
-            tag,
-            role,
-            has_children,
-            has_ranges: function.has_ranges,
-            has_name: function.has_name,
-            defines_by_name: function.defines_by_name(),
-            ends_with_sibling,
-            is_closed: is_closed(tag),
-            attributes: Span::since(first_attribute, &self.attributes)?,
-            steps: Span::since(first_step, &self.steps)?,
-        })
-    }
 }
 
 /// What the attributes of functions' entries are.
@@ -294,7 +312,7 @@ struct FunctionAttributes {
 }
 
 impl FunctionAttributes {
-    fn note(&mut self, name: DwAt, constant: i64) {
+    fn note(&mut self, name: DwAt, constant: u32) {
         match name {
             gimli::DW_AT_low_pc | gimli::DW_AT_ranges => self.has_ranges = true,
             gimli::DW_AT_name => self.has_name = true,
@@ -303,7 +321,7 @@ impl FunctionAttributes {
             }
             gimli::DW_AT_external => self.is_external = true,
             // Compilers that write the value here say of 1 that the source does not ask for it. (DWARF 5, 3.3.8.1)
-            gimli::DW_AT_inline if constant == i64::from(gimli::DW_INL_inlined.0) => self.is_inlined = true,
+            gimli::DW_AT_inline if constant == u32::from(gimli::DW_INL_inlined.0) => self.is_inlined = true,
             gimli::DW_AT_inline => self.is_known_otherwise = true,
             _ => {}
         }

@@ -11,18 +11,19 @@ use super::walk::{REST_OF_UNIT, UnitEntries, Walk};
 use crate::budget::Budget;
 use crate::code_ranges::Text;
 use crate::cursor::{Damaged, Result};
-use crate::described::{FunctionNames, Naming};
+use crate::described::{FunctionNames, InlinedNames, Naming};
 use crate::escaped;
 use crate::work::Work;
 use gimli::DwLang;
 use hashbrown::HashMap;
 use std::borrow::Cow;
+use std::cell::Cell;
 use symseal_symx::StrId;
 
 /// From an entry to its origin or specification, to that one's, and so on; some files have circles.
 const LONGEST_CHAIN: usize = 16;
 
-/// Units that are kept open. One costs some ten kilobytes, mostly abbreviations.
+/// Units that are kept open. One costs some five kilobytes, mostly abbreviations.
 const MOST_OPEN_UNITS: usize = 1024;
 
 /// Reads names from entries in any file.
@@ -34,7 +35,9 @@ pub(crate) struct Names<'s> {
     /// Files that lines and calls named, by the number of the unit whose line table has them.
     files: HashMap<u32, Files>,
     units: HashMap<u32, OpenUnit<'s>>,
-    inlined: HashMap<u64, FunctionNames>,
+    /// The unit that held an entry last.
+    last_unit: Cell<u32>,
+    inlined: HashMap<u64, InlinedNames>,
     /// Names of scopes that stand elsewhere, once looked up.
     scope_names: HashMap<ScopeName<StrId>, Option<StrId>>,
     type_places: Option<HashMap<u64, u64>>,
@@ -74,6 +77,7 @@ impl<'s> Names<'s> {
             tables,
             files,
             units: HashMap::new(),
+            last_unit: Cell::new(0),
             inlined: HashMap::new(),
             scope_names: HashMap::new(),
             type_places: None,
@@ -116,11 +120,16 @@ impl<'s> Names<'s> {
             line: chain.line.unwrap_or_default(),
             ..FunctionNames::default()
         };
+        // With a linkage name and scopes nobody asks for the bare one.
+        let mut bare = StrId::EMPTY;
         if let Some((name, named)) = chain.name {
-            names.symbol = work.text(name);
             let separator = chain.language.map_or("::", separator);
-            match self.find_around(named, work) {
-                Some(()) if self.around.is_empty() => names.name = names.symbol,
+            let around = self.find_around(named, work);
+            if chain.linkage.is_none() || (around.is_some() && self.around.is_empty()) {
+                bare = work.text(name);
+            }
+            match around {
+                Some(()) if self.around.is_empty() => names.name = bare,
                 Some(()) => names.name = work.text(self.qualify(name, separator)),
                 // A guess would be a wrong name. The symbol says all of it.
                 None => work.skip(
@@ -128,6 +137,7 @@ impl<'s> Names<'s> {
                 ),
             }
         }
+        names.symbol = bare;
         if let Some(linkage) = chain.linkage {
             names.symbol = work.text(linkage);
             names.has_linkage_name = true;
@@ -301,14 +311,22 @@ impl<'s> Names<'s> {
     }
 
     fn unit_of(&self, entry: u64) -> Option<u32> {
+        let starts_by = |at: usize| self.headers.get(at).is_some_and(|header| header.offset <= entry);
+        // Most entries lead to others of their own unit.
+        let last = self.last_unit.get();
+        if starts_by(last as usize) && !starts_by(last as usize + 1) {
+            return Some(last);
+        }
         let number = self.headers.partition_point(|header| header.offset <= entry).checked_sub(1)?;
-        u32::try_from(number).ok()
+        let number = u32::try_from(number).ok()?;
+        self.last_unit.set(number);
+        Some(number)
     }
 
     /// The unit that holds the entry.
     fn open(&mut self, entry: u64, budget: &mut Budget) -> Result<&mut OpenUnit<'s>> {
         let number = self.unit_of(entry).ok_or(Damaged)?;
-        if !self.units.contains_key(&number) && self.units.len() >= MOST_OPEN_UNITS {
+        if self.units.len() >= MOST_OPEN_UNITS && !self.units.contains_key(&number) {
             self.units.clear();
         }
         match self.units.entry(number) {
@@ -338,11 +356,11 @@ impl Naming for Names<'_> {
     }
 
     /// Remembered, as the same function is inlined in many places.
-    fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames {
+    fn inlined(&mut self, origin: u64, work: &mut Work) -> InlinedNames {
         if let Some(known) = self.inlined.get(&origin) {
             return *known;
         }
-        let names = self.names(origin, false, work);
+        let names = self.names(origin, false, work).into();
         self.inlined.insert(origin, names);
         names
     }

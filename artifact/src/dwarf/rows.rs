@@ -5,8 +5,7 @@ use super::read::Read;
 use super::walk::{InlineRange, UnitEntries};
 use crate::budget::Budget;
 use crate::described::{Loser, Piece, Site};
-use crate::paint::{Interval, Segment, paint};
-use std::ops::Range;
+use crate::paint::{Interval, Painter, Segment, paint};
 use symseal_module::Svma;
 use symseal_symx::{NO_INLINE, Row, StrId};
 
@@ -17,6 +16,7 @@ pub(crate) struct UnitRows {
     renumbered: Vec<u32>,
     used: Vec<u32>,
     rows: Vec<Row>,
+    inlines: Inlines,
 }
 
 const UNUSED: u32 = u32::MAX;
@@ -40,21 +40,22 @@ impl UnitRows {
         self.renumbered.resize(entries.sites.len(), UNUSED);
         let (intervals, owners) = function_intervals(entries);
         let segments = paint(&intervals);
-        let mut inlines: (u32, Vec<Inline>) = (u32::MAX, Vec::new());
+        let mut inlines = std::mem::take(&mut self.inlines);
+        let mut of_function = u32::MAX;
         for segment in &segments {
             let (Some(owner), Some(interval)) = (owners.get(segment.index), intervals.get(segment.index)) else {
                 continue;
             };
             let Some(function) = entries.functions.get(*owner as usize) else { continue };
-            if inlines.0 != *owner {
-                inlines = (*owner, inline_segments(&entries.inline_ranges, *owner));
-                if budget.charge(inlines.1.len() as u64).is_err() {
+            if of_function != *owner {
+                of_function = *owner;
+                inlines.fill(&entries.inline_ranges, *owner);
+                if budget.charge(inlines.segments.len() as u64).is_err() {
                     break;
                 }
             }
-            let within = within(&inlines.1, segment.start, segment.end);
-            let (rows, sites) =
-                self.rows(segment, lines, inlines.1.get(within).unwrap_or_default(), entries, image_base);
+            let within = inlines.within(segment.start, segment.end);
+            let (rows, sites) = self.rows(segment, lines, within, entries, image_base);
             if budget.charge(rows.len() as u64 + sites.len() as u64 + 1).is_err() {
                 break;
             }
@@ -69,6 +70,7 @@ impl UnitRows {
                 sites,
             });
         }
+        self.inlines = inlines;
         losers(&intervals, &segments, &owners, entries, lines, &mut read.losers);
     }
 
@@ -180,24 +182,40 @@ struct Inline {
 }
 
 /// The inlined calls of a function by address; an inner one stands behind its caller and wins.
-fn inline_segments(ranges: &[InlineRange], function: u32) -> Vec<Inline> {
-    let first = ranges.partition_point(|range| range.function < function);
-    let ranges = ranges.get(first..).unwrap_or_default();
-    let behind = ranges.partition_point(|range| range.function == function);
-    let ranges = ranges.get(..behind).unwrap_or_default();
-    let intervals: Vec<Interval<u32>> =
-        ranges.iter().map(|range| Interval { start: range.start, end: range.end, priority: range.site }).collect();
-    let segments = paint(&intervals).into_iter();
-    segments
-        .filter_map(|segment| {
-            let range = ranges.get(segment.index)?;
-            Some(Inline { start: segment.start, end: segment.end, site: range.site })
-        })
-        .collect()
+#[derive(Debug, Default)]
+struct Inlines {
+    segments: Vec<Inline>,
+    intervals: Vec<Interval<u32>>,
+    painter: Painter<u32>,
 }
 
-fn within(inlines: &[Inline], start: u64, end: u64) -> Range<usize> {
-    inlines.partition_point(|inline| inline.end <= start)..inlines.partition_point(|inline| inline.start < end)
+impl Inlines {
+    /// Those of that function, of `ranges` in the order of functions.
+    fn fill(&mut self, ranges: &[InlineRange], function: u32) {
+        let first = ranges.partition_point(|range| range.function < function);
+        let ranges = ranges.get(first..).unwrap_or_default();
+        let behind = ranges.partition_point(|range| range.function == function);
+        let ranges = ranges.get(..behind).unwrap_or_default();
+        let Self { segments, intervals, painter } = self;
+        intervals.clear();
+        intervals.extend(ranges.iter().map(|range| Interval {
+            start: range.start,
+            end: range.end,
+            priority: range.site,
+        }));
+        segments.clear();
+        segments.extend(painter.paint(intervals).iter().filter_map(|segment| {
+            let range = ranges.get(segment.index)?;
+            Some(Inline { start: segment.start, end: segment.end, site: range.site })
+        }));
+    }
+
+    /// Those with code from `start` to `end`.
+    fn within(&self, start: u64, end: u64) -> &[Inline] {
+        let first = self.segments.partition_point(|inline| inline.end <= start);
+        let behind = self.segments.partition_point(|inline| inline.start < end);
+        self.segments.get(first..behind).unwrap_or_default()
+    }
 }
 
 /// Calls `each` with consecutive stretches from `start` to `end` and the line row that holds in them; a row without file

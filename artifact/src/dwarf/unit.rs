@@ -1,6 +1,6 @@
 //! Units: what their first entry says, and what their values stand for.
 
-use super::abbrev::Abbreviations;
+use super::abbrev::{AbbreviationParser, Abbreviations};
 use super::dwarf_files::DwarfFiles;
 use super::ranges::{RangeAttributes, push_ranges};
 use super::sections::DwarfSections;
@@ -17,10 +17,11 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(crate) struct AbbreviationTables {
     tables: HashMap<(u32, u64, value::Encoding), Arc<Abbreviations>>,
+    parser: AbbreviationParser,
 }
 
 impl AbbreviationTables {
-    /// Some six kilobytes each.
+    /// Some three kilobytes each.
     const MOST: usize = 8192;
 
     fn get(
@@ -35,7 +36,7 @@ impl AbbreviationTables {
         }
         let bytes =
             sections.abbrev.get(usize::try_from(header.abbrev_offset).map_err(|_| Damaged)?..).ok_or(Damaged)?;
-        let table = Arc::new(Abbreviations::parse(bytes, header.encoding, sections.is_little_endian, budget)?);
+        let table = Arc::new(self.parser.parse(bytes, header.encoding, sections.is_little_endian, budget)?);
         if self.tables.len() >= Self::MOST {
             self.tables.clear();
         }

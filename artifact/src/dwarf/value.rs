@@ -91,7 +91,7 @@ pub(crate) fn read<'d>(cursor: &mut Cursor<'d>, attribute: &Attribute, encoding:
     // One decision for form and size: this is done for each attribute of each function.
     Ok(match form {
         // Signed constants of the attributes that we read are lines, files and offsets: never negative.
-        gimli::DW_FORM_implicit_const => Value::Number(attribute.constant.cast_unsigned()),
+        gimli::DW_FORM_implicit_const => Value::Number(attribute.constant.into()),
         gimli::DW_FORM_flag_present => Value::Number(1),
         gimli::DW_FORM_data1 | gimli::DW_FORM_flag => Value::Number(cursor.unsigned(1)?),
         gimli::DW_FORM_data2 => Value::Number(cursor.unsigned(2)?),

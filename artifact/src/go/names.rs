@@ -1,7 +1,7 @@
 //! Names of functions in Go's table, and of a program that has DWARF for its C parts alone.
 
 use super::header::Table;
-use crate::described::{Described, FunctionNames, Naming};
+use crate::described::{Described, FunctionNames, InlinedNames, Naming};
 use crate::work::Work;
 use symseal_symx::StrId;
 
@@ -36,8 +36,8 @@ impl Naming for GoNames<'_, '_> {
         FunctionNames { file, line, ..self.names(name, work) }
     }
 
-    fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames {
-        u32::try_from(origin & !GO).map_or_else(|_| FunctionNames::default(), |name| self.names(name, work))
+    fn inlined(&mut self, origin: u64, work: &mut Work) -> InlinedNames {
+        u32::try_from(origin & !GO).map_or_else(|_| InlinedNames::default(), |name| self.names(name, work).into())
     }
 }
 
@@ -68,7 +68,7 @@ impl Naming for Both<'_> {
         if is_go(function) { self.go.function(function, work) } else { self.dwarf.function(function, work) }
     }
 
-    fn inlined(&mut self, origin: u64, work: &mut Work) -> FunctionNames {
+    fn inlined(&mut self, origin: u64, work: &mut Work) -> InlinedNames {
         if is_go(origin) { self.go.inlined(origin, work) } else { self.dwarf.inlined(origin, work) }
     }
 

@@ -4,7 +4,7 @@ use super::cross::CrossModule;
 use super::pages::Pages;
 use super::publics::{Public, linkage_name};
 use super::records::{IPI_STREAM, Records, TPI_STREAM, function_name};
-use crate::described::{FunctionNames, Naming, Piece};
+use crate::described::{FunctionNames, InlinedNames, Naming, Piece};
 use crate::work::Work;
 use pdb2::PDB;
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ pub(crate) struct PdbNames {
     /// The number of the first procedure with a name of its own, by original address.
     by_start: HashMap<u32, usize>,
     /// By what sites have as their origin.
-    inlined: HashMap<u64, FunctionNames>,
+    inlined: HashMap<u64, InlinedNames>,
 }
 
 impl PdbNames {
@@ -96,7 +96,7 @@ impl PdbNames {
         }
         let ids = Records::read(pdb, IPI_STREAM);
         let types = Records::read(pdb, TPI_STREAM);
-        let mut by_number: HashMap<u32, FunctionNames> = HashMap::new();
+        let mut by_number: HashMap<u32, InlinedNames> = HashMap::new();
         for site in pieces.iter().flat_map(|piece| &piece.sites) {
             if self.inlined.contains_key(&site.origin) {
                 continue;
@@ -105,16 +105,16 @@ impl PdbNames {
             let (module, number) = ((site.origin >> 32) as u32, site.origin as u32);
             let Some(number) = cross.resolve(module, number) else {
                 work.skip("inlined function of another module that does not name it");
-                self.inlined.insert(site.origin, FunctionNames::default());
+                self.inlined.insert(site.origin, InlinedNames::default());
                 continue;
             };
             let names = *by_number.entry(number).or_insert_with(|| {
                 let Some((bare, qualified)) = function_name(&ids, &types, number) else {
                     work.skip("inlined function without a name");
-                    return FunctionNames::default();
+                    return InlinedNames::default();
                 };
-                let (symbol, name) = (work.text(&bare), work.text(&qualified));
-                FunctionNames { name, symbol, ..FunctionNames::default() }
+                let symbol = work.text(&bare);
+                InlinedNames::new(work.text(&qualified), symbol)
             });
             self.inlined.insert(site.origin, names);
         }
@@ -164,7 +164,7 @@ impl Naming for PdbNames {
         }
     }
 
-    fn inlined(&mut self, origin: u64, _: &mut Work) -> FunctionNames {
+    fn inlined(&mut self, origin: u64, _: &mut Work) -> InlinedNames {
         self.inlined.get(&origin).copied().unwrap_or_default()
     }
 }

@@ -1,6 +1,7 @@
 //! Records → bytes.
 
 mod chains;
+mod packed;
 mod pairs;
 mod phrases;
 mod sections;
@@ -92,8 +93,8 @@ pub fn write_as(input: &TableInput<'_>, form: Form) -> Result<Vec<u8>, WriteErro
     let mut writer = Writer {
         names: Text::new(input.strings, coder),
         paths: Text::new(input.strings, None),
-        chains: Chains::default(),
-        stream: Stream::default(),
+        chains: Chains::for_functions(input.functions),
+        stream: Stream::for_functions(input.functions),
         functions: match form.records {
             RecordForm::Tight if !wide => Functions::Tight(Vec::with_capacity(input.functions.len())),
             _ => Functions::Whole(Vec::with_capacity(input.functions.len() * if wide { 36 } else { 28 })),

@@ -4,9 +4,10 @@
 //! function inlined by the same line of the same caller. In sites that is kept once.
 
 use super::ContextForm;
+use super::packed::{Counted, pack, packed_bytes, widths};
 use super::pairs::Pairs;
 use super::text::Text;
-use crate::bits::{BitWriter, TAIL, width_of};
+use crate::bits::BitWriter;
 use crate::layout::MAX_FRAMES;
 use crate::{FunctionRecord, InlineSite, NO_INLINE, WriteError};
 use alloc::vec::Vec;
@@ -14,6 +15,10 @@ use hashbrown::HashMap;
 
 /// Fewer contexts stay whole: there is little to gain.
 const MIN_CONTEXTS: usize = 1 << 16;
+/// Contexts that say the same in sites, of programs that have many: about as many as a map of sites needs room for.
+const CONTEXTS_PER_SITE: usize = 4;
+/// No pair has this number: there are fewer than contexts.
+const NO_PAIR: u32 = u32::MAX;
 /// Contexts of a function for which a map is worth keeping.
 const SMALL_FUNCTION: usize = 256;
 
@@ -91,13 +96,6 @@ impl From<WriteError> for Fault {
     }
 }
 
-/// A section, and how much it holds.
-#[derive(Default)]
-pub(super) struct Counted {
-    pub(super) bytes: Vec<u8>,
-    pub(super) count: u64,
-}
-
 /// Contexts as sections.
 pub(super) struct ContextSections {
     pub(super) contexts: Counted,
@@ -148,6 +146,12 @@ impl ContextSections {
 }
 
 impl Chains {
+    /// With room for what these functions' chains come to at most in most programs.
+    pub(super) fn for_functions(functions: &[FunctionRecord]) -> Self {
+        let chains = functions.iter().map(|function| function.inlines.len() + 1).sum();
+        Self { contexts: Vec::with_capacity(chains), ..Self::default() }
+    }
+
     pub(super) fn begin_function(
         &mut self,
         number: u32,
@@ -292,13 +296,14 @@ impl Chains {
     /// The contexts in the form that was asked for, or that many or few have; as a tight table has them where there is a `tightness`.
     pub(super) fn context_sections(&self, form: ContextForm, tightness: Option<&Tightness<'_>>) -> ContextSections {
         match form {
-            ContextForm::InSites => self.in_sites(tightness).unwrap_or_else(|| self.whole(tightness)),
+            ContextForm::InSites => self.in_sites(tightness).unwrap_or_else(|| self.whole(tightness).packed()),
             ContextForm::BySize if self.contexts.len() >= MIN_CONTEXTS => {
                 let whole = self.whole(tightness);
                 // What others do not say as well takes more in sites.
-                self.in_sites(tightness).filter(|sited| sited.bytes() < whole.bytes()).unwrap_or(whole)
+                let sited = self.in_sites(tightness).filter(|sited| sited.bytes() < whole.bytes());
+                sited.unwrap_or_else(|| whole.packed())
             }
-            ContextForm::BySize | ContextForm::Whole => self.whole(tightness),
+            ContextForm::BySize | ContextForm::Whole => self.whole(tightness).packed(),
         }
     }
 
@@ -312,33 +317,29 @@ impl Chains {
         self.contexts.iter().map(|context| context.column).collect()
     }
 
-    fn whole(&self, tightness: Option<&Tightness<'_>>) -> ContextSections {
-        let records: Vec<_> =
-            self.contexts.iter().map(|context| [context.place, context.distance, context.value]).collect();
-        let widths = widths(&records);
-        let mut contexts = BitWriter::default();
-        contexts.bytes.extend(widths);
-        contexts.bytes.push(0);
-        contexts.bytes.extend(self.inlined().to_le_bytes());
-        let places = match tightness {
-            None => Counted {
-                bytes: self.places.iter().flatten().flat_map(|field| field.to_le_bytes()).collect(),
-                count: self.places.len() as u64,
-            },
-            Some(tightness) => {
-                let places = self.places.iter().zip(&tightness.line_bases.by_place);
-                let places: Vec<_> = places
-                    .map(|([name, symbol, file], base)| {
-                        let [name, symbol] = tightness.pairs.codes(*name, *symbol);
-                        [name, symbol, *file, *base]
-                    })
-                    .collect();
-                let widths = self::widths(&places);
-                tightness.put(&mut contexts, widths, [0; 2]);
-                pack(BitWriter::default(), &places, widths)
-            }
-        };
-        ContextSections { contexts: pack(contexts, &records, widths), places, sites: None }
+    fn whole<'c>(&'c self, tightness: Option<&Tightness<'_>>) -> Whole<'c> {
+        let context_widths = widths(self.whole_contexts());
+        let mut head = BitWriter::default();
+        head.bytes.extend(context_widths);
+        head.bytes.push(0);
+        head.bytes.extend(self.inlined().to_le_bytes());
+        let places = tightness.map(|tightness| {
+            let places = self.places.iter().zip(&tightness.line_bases.by_place);
+            let places: Vec<_> = places
+                .map(|([name, symbol, file], base)| {
+                    let [name, symbol] = tightness.pairs.codes(*name, *symbol);
+                    [name, symbol, *file, *base]
+                })
+                .collect();
+            let widths = widths(places.iter().copied());
+            tightness.put(&mut head, widths, [0; 2]);
+            (places, widths)
+        });
+        Whole { chains: self, head, context_widths, places }
+    }
+
+    fn whole_contexts(&self) -> impl ExactSizeIterator<Item = [u32; 3]> {
+        self.contexts.iter().map(|context| [context.place, context.distance, context.value])
     }
 
     /// What each context says, once. `None` where names lie beyond what codes number.
@@ -349,29 +350,32 @@ impl Chains {
         // Most names of inlined code are the symbols as well: their offset says it all.
         let mut pairs = Vec::new();
         let mut pair_numbers: HashMap<[u32; 2], u32> = HashMap::new();
+        // By the place: contexts are many times more.
+        let mut pair_of_place = alloc::vec![NO_PAIR; self.places.len()];
         for context in self.contexts.iter().filter(|context| context.distance != 0) {
+            let Some(known) = pair_of_place.get_mut(context.place as usize) else { continue };
             let [name, symbol, _] = of(context);
-            if name != symbol {
-                pair_numbers.entry([name, symbol]).or_insert_with(|| {
+            if *known == NO_PAIR && name != symbol {
+                *known = *pair_numbers.entry([name, symbol]).or_insert_with(|| {
                     pairs.push([name, symbol]);
                     pairs.len() as u32 - 1
                 });
             }
         }
         let (mut owners, mut sites) = (Vec::with_capacity(own as usize), Vec::new());
-        let mut site_numbers: HashMap<[u32; 5], u32> = HashMap::new();
+        let mut site_numbers: HashMap<[u32; 5], u32> = HashMap::with_capacity(inlined as usize / CONTEXTS_PER_SITE);
         let mut codes = Vec::with_capacity(self.contexts.len());
         for context in &self.contexts {
-            let [name, symbol, file] = of(context);
+            let [name, _, file] = of(context);
             let base = tightness.map_or(0, |tightness| tightness.line_bases.of_place(context.place));
             if context.distance == 0 {
                 codes.push([owners.len() as u32]);
                 owners.push([context.value, file, base]);
                 continue;
             }
-            let names = match pair_numbers.get(&[name, symbol]) {
-                Some(pair) => *pair,
-                None => name.checked_add(pairs.len() as u32)?,
+            let names = match pair_of_place.get(context.place as usize) {
+                Some(pair) if *pair != NO_PAIR => *pair,
+                _ => name.checked_add(pairs.len() as u32)?,
             };
             let site = [names, file, context.distance, context.value, base];
             let code = *site_numbers.entry(site).or_insert_with(|| {
@@ -380,7 +384,8 @@ impl Chains {
             });
             codes.push([code]);
         }
-        let (code, owner, site, pair) = (widths(&codes), widths(&owners), widths(&sites), widths(&pairs));
+        let (code, owner) = (widths(codes.iter().copied()), widths(owners.iter().copied()));
+        let (site, pair) = (widths(sites.iter().copied()), widths(pairs.iter().copied()));
         let mut contexts = BitWriter::default();
         let [function, owner_file, owner_base] = owner;
         let [names, site_file, distance, line, site_base] = site;
@@ -393,11 +398,11 @@ impl Chains {
             tightness.put(&mut contexts, [0; 4], [owner_base, site_base]);
         }
         Some(ContextSections {
-            contexts: pack(contexts, &codes, code),
-            places: pack(BitWriter::default(), &pairs, pair),
+            contexts: pack(contexts, codes.into_iter(), code),
+            places: pack(BitWriter::default(), pairs.into_iter(), pair),
             sites: Some(Sites {
-                owners: pack(BitWriter::default(), &owners, owner),
-                sites: pack(BitWriter::default(), &sites, site),
+                owners: pack(BitWriter::default(), owners.into_iter(), owner),
+                sites: pack(BitWriter::default(), sites.into_iter(), site),
             }),
         })
     }
@@ -411,24 +416,37 @@ impl Tightness<'_> {
     }
 }
 
-/// How many bits the largest value of each field takes.
-pub(super) fn widths<const N: usize>(records: &[[u32; N]]) -> [u8; N] {
-    let mut all = [0; N];
-    for record in records {
-        // The bits of all values together are as many as those of the largest.
-        all.iter_mut().zip(record).for_each(|(all, field)| *all |= field);
-    }
-    all.map(width_of)
+/// Contexts that are whole, before they are packed: how many bytes they come to is asked for more often than they are written.
+struct Whole<'c> {
+    chains: &'c Chains,
+    /// What is said before the contexts.
+    head: BitWriter,
+    context_widths: [u8; 3],
+    /// In a tight table, with their widths.
+    places: Option<(Vec<[u32; 4]>, [u8; 4])>,
 }
 
-/// Packs records behind what `out` has.
-pub(super) fn pack<const N: usize>(mut out: BitWriter, records: &[[u32; N]], widths: [u8; N]) -> Counted {
-    for record in records {
-        record.iter().zip(widths).for_each(|(field, width)| out.put(*field, width));
+impl Whole<'_> {
+    /// What [`ContextSections::bytes`] says of them once they are packed.
+    fn bytes(&self) -> usize {
+        let places = match &self.places {
+            None => self.chains.places.len() * 12,
+            Some((places, widths)) => packed_bytes(places.len(), *widths),
+        };
+        self.head.bytes.len() + packed_bytes(self.chains.contexts.len(), self.context_widths) + places
     }
-    out.align();
-    out.bytes.extend([0; TAIL]);
-    Counted { bytes: out.bytes, count: records.len() as u64 }
+
+    fn packed(self) -> ContextSections {
+        let Self { chains, head, context_widths, places } = self;
+        let places = match places {
+            None => Counted {
+                bytes: chains.places.iter().flatten().flat_map(|field| field.to_le_bytes()).collect(),
+                count: chains.places.len() as u64,
+            },
+            Some((places, widths)) => pack(BitWriter::default(), places.into_iter(), widths),
+        };
+        ContextSections { contexts: pack(head, chains.whole_contexts(), context_widths), places, sites: None }
+    }
 }
 
 fn number(count: usize, what: &'static str) -> Result<u32, WriteError> {

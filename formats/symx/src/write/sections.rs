@@ -1,7 +1,8 @@
 //! Sections → file: header, directory, checksums, padding.
 
 use super::ContextForm;
-use super::chains::{Chains, Sites, Tightness, pack, widths};
+use super::chains::{Chains, Sites, Tightness};
+use super::packed::{pack, widths};
 use super::pairs::Pairs;
 use super::phrases::Coder;
 use super::stream::{BlockRecords, Stream};
@@ -146,8 +147,8 @@ pub(super) fn assemble(
 
 /// Records in as few bits as they take, and the bits of each field.
 fn packed<const N: usize>(records: &[[u32; N]]) -> (Vec<u8>, [u8; N]) {
-    let widths = widths(records);
-    (pack(BitWriter::default(), records, widths).bytes, widths)
+    let widths = widths(records.iter().copied());
+    (pack(BitWriter::default(), records.iter().copied(), widths).bytes, widths)
 }
 
 /// The fixed part of the header, its checksum still zero.

@@ -1,9 +1,9 @@
 //! The stream of rows, cut into blocks.
 
 use super::chains::LineBases;
-use crate::WriteError;
 use crate::bits::{BitWriter, TAIL, width_of};
 use crate::rows::{ROW_BLOCK_BYTES, TIGHT_ROWS};
+use crate::{FunctionRecord, WriteError};
 use alloc::vec::Vec;
 
 /// Rows in a block: more make the table smaller and the search in it longer.
@@ -79,6 +79,12 @@ pub(super) enum BlockRecords {
 }
 
 impl Stream {
+    /// With room for the rows of these functions, and for the gaps between them in most programs.
+    pub(super) fn for_functions(functions: &[FunctionRecord]) -> Self {
+        let rows = functions.iter().map(|function| function.rows.len() + 1).sum();
+        Self { rows: Vec::with_capacity(rows), ..Self::default() }
+    }
+
     /// Nothing lies between the last function's end and `start`.
     pub(super) fn gap_until(&mut self, start: u64) -> Result<(), WriteError> {
         if self.current.is_some() && start > self.end { self.push(self.end, None, self.column) } else { Ok(()) }
