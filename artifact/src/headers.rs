@@ -156,6 +156,10 @@ pub(crate) trait ObjectHeaders<'d>: Sync {
     fn mini_debug_info(&self) -> Option<&'d [u8]> {
         None
     }
+    /// Whether a Go program of this format, or this file, need not have a section of its function table: it is searched for then.
+    fn may_hide_go_table(&self) -> bool {
+        false
+    }
     /// Go's function table (`.gopclntab`), where it has a section of its own.
     fn go_function_table(&self) -> Option<SectionSlice<'d>> {
         None

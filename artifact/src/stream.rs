@@ -96,8 +96,10 @@ pub struct StreamStatistics {
 
 /// Reasons in [`StreamStatistics::skipped`] by which a whole unit or all behind some place in it, a section or a part of one, or the list of units is
 /// missing.
-const DAMAGED_UNITS: [&str; 13] = [
+const DAMAGED_UNITS: [&str; 14] = [
     "damaged unit",
+    // What it tells of the functions is wrong.
+    "functions of split DWARF over each other: it is of another build of that source",
     "rest of a unit, behind a damaged entry",
     // These lie in sections of their own, one of which is cut short then.
     "name outside the strings",

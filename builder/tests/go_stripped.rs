@@ -106,3 +106,24 @@ fn stripped_programs_of_every_system_have_the_rules_of_their_call_frame_informat
         assert!(changing * 100 < compared, "{target:?}: {compared} compared, {changing} not");
     }
 }
+
+/// How many addresses have a rule of Go's table, and how many of those have no caller.
+fn of_go(table: &[u8], step: usize) -> (usize, usize) {
+    let table = Table::open(table).unwrap();
+    let rules = (table.text_start().0..table.text_end().0).step_by(step).filter_map(|at| table.rule(Rva(at)));
+    let of_go = rules.filter(|rule| rule.source() == Some(RuleSource::GoPclntab));
+    of_go.fold((0, 0), |(all, ends), rule| (all + 1, ends + usize::from(rule.kind() == Some(Kind::End))))
+}
+
+/// Reproducible builds leave the id empty (`-buildid=`), and in Windows programs no section is called after the table.
+#[test]
+fn the_table_of_a_windows_program_is_found_without_a_build_id() {
+    let Some(go) = tool("go") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    for (target, step) in [(("windows", "amd64"), 1), (("windows", "arm64"), 4)] {
+        let [with_id, without] = ["-s -w", "-s -w -buildid="].map(|linker| program(&go, dir.path(), target, linker));
+        let expected = of_go(&table_of(with_id), step);
+        assert!(expected.0 > 10_000 && expected.1 > 0, "{target:?}: {expected:?}");
+        assert_eq!(of_go(&table_of(without), step), expected, "{target:?}");
+    }
+}

@@ -145,6 +145,56 @@ fn of_split_files_with_one_id_each_module_has_the_one_that_its_unit_names() {
     assert_eq!(taken("other.so"), text(&at("b.dwo")));
 }
 
+/// The id that clang gives to a unit knows nothing of the sizes of functions, so that two versions of a source may have one.
+#[test]
+fn of_split_files_with_one_id_each_module_has_the_one_that_describes_its_code() {
+    let Some(clang) = tool("clang-19").or_else(|| tool("clang")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let body = ["s += p[i];", "s = (s << 5) ^ (s >> 3) ^ p[i] ^ (i * 31) + n;"];
+    let made = ["1.0", "1.1"].map(|version| {
+        let at = |name: &str| dir.path().join(version).join(name);
+        std::fs::create_dir(dir.path().join(version)).unwrap();
+        let statement = body[usize::from(version == "1.1")];
+        let source = format!(
+            "int checksum(const unsigned char *p, int n) {{ int s = 0; for (int i = 0; i < n; i++) {statement} return s; }}\n\
+             int finish(int x) {{ return x + 1; }}\n"
+        );
+        std::fs::write(at("z.c"), source).unwrap();
+        // Both are compiled in one folder, as far as they tell.
+        let folder = format!("-ffile-prefix-map={}=/b", dir.path().join(version).display());
+        let mut command = std::process::Command::new(&clang);
+        command.args(["-c", "-g", "-gdwarf-5", "-gsplit-dwarf", "-O0", "-fPIC", &folder, "-o", "z.o", "z.c"]);
+        assert!(command.current_dir(dir.path().join(version)).status().unwrap().success());
+        let library = at("libz.so");
+        run(&clang, &["-shared", "-nostdlib", "-Wl,--build-id", "-o", text(&library), text(&at("z.o"))]);
+        [library, at("z.dwo")]
+    });
+    let ids = made.each_ref().map(|[_, split]| {
+        let bytes = std::fs::read(split).unwrap();
+        ObjectFile::parse(&bytes).unwrap().split_ids()
+    });
+    assert_eq!(ids[0], ids[1], "the compiler gives them ids of their own");
+    // Neither name nor nearness leads to the right one.
+    let [[old, old_split], [new, new_split]] = &made;
+    let [aside, away] = [("1.0", new_split), ("1.1", old_split)].map(|(version, split)| {
+        let moved = dir.path().join(version).join("moved.dwo");
+        std::fs::copy(split, &moved).unwrap();
+        moved
+    });
+    for (library, right) in [(old, &away), (new, &aside)] {
+        let found = report(&[library.clone(), aside.clone(), away.clone()]);
+        let [superseded] = found.superseded.as_slice() else { panic!("{found:#?}") };
+        assert_eq!(superseded.by, text(right));
+    }
+    let found = report(&[old.clone(), new.clone(), aside.clone(), away.clone()]);
+    assert!(found.is_complete() && found.superseded.is_empty(), "{found:#?}");
+    for (library, right) in [(old, &away), (new, &aside)] {
+        let module = found.modules.iter().find(|module| module.binary.as_deref() == Some(text(library))).unwrap();
+        let [split] = module.paired.as_slice() else { panic!("{module:#?}") };
+        assert_eq!(split.place, text(right));
+    }
+}
+
 #[test]
 fn two_split_files_that_give_other_units_under_one_id_are_a_contradiction() {
     let Some(cc) = tool("cc") else { return };

@@ -10,6 +10,7 @@
 //! a supplementary file, which has neither code nor lines that count.
 
 mod abbrev;
+mod address_expression;
 mod at_zero;
 mod compile_directories;
 mod dwarf_files;
@@ -29,6 +30,7 @@ mod sections;
 mod selected;
 mod split;
 mod split_contents;
+mod split_fit;
 mod survey;
 mod told;
 mod unit;
@@ -44,5 +46,6 @@ pub(crate) use read::{Code, read};
 pub(crate) use selected::{Selected, read_selected};
 pub(crate) use split::{split_ids, split_kind, split_units};
 pub(crate) use split_contents::split_contents;
+pub(crate) use split_fit::split_misfits;
 pub(crate) use survey::{describes_types, has_partial_units};
 pub(crate) use told::build_texts;

@@ -43,8 +43,9 @@ pub(crate) fn push_ranges(
         }
     } else if let (Some(low), Some(high)) = (attributes.low_pc, attributes.high_pc) {
         let Some(start) = unit.address(low) else {
-            // Behind the end of the table of addresses.
-            return if matches!(low, Value::AddressIndex(_)) { Err(Damaged) } else { Ok(false) };
+            // Behind the end of the table of addresses, or of a kind that no compiler writes.
+            let is_address = matches!(low, Value::AddressIndex(_) | Value::AddressBehind(..) | Value::Expression(_));
+            return if is_address { Err(Damaged) } else { Ok(false) };
         };
         let end = match high {
             Value::Number(size) => start.checked_add(size),

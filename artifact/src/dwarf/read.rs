@@ -234,6 +234,9 @@ impl Reader<'_, '_> {
         if walked == Err(Damaged) {
             work.skip(REST_OF_UNIT);
         }
+        if unit.sections().is_split && entries.over_another() > 0 {
+            work.skip("functions of split DWARF over each other: it is of another build of that source");
+        }
         // What GNU and LLVM write, and the standard has since.
         entries.are_assembled = matches!(unit.root.language, Some(gimli::DW_LANG_Mips_Assembler | DW_LANG_ASSEMBLY));
         // A partial unit names the line table of a unit that imports it, for the files in it.

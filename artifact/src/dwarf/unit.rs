@@ -1,6 +1,7 @@
 //! Units: what their first entry says, and what their values stand for.
 
 use super::abbrev::{AbbreviationParser, Abbreviations};
+use super::address_expression;
 use super::dwarf_files::DwarfFiles;
 use super::ranges::{RangeAttributes, push_ranges};
 use super::sections::DwarfSections;
@@ -216,7 +217,9 @@ impl<'s> Unit<'s> {
             }
             (_, Value::LineStrOffset(_)) => (&own.line_str, "section .debug_line_str that is not there"),
             (_, Value::StrOffset(_) | Value::StrIndex(_)) => (&own.str, "section .debug_str that is not there"),
-            (_, Value::AddressIndex(_)) => (&addresses.addr, "section .debug_addr that is not there"),
+            (_, Value::AddressIndex(_) | Value::AddressBehind(..)) => {
+                (&addresses.addr, "section .debug_addr that is not there")
+            }
             _ => return None,
         };
         section.is_empty().then_some(reason)
@@ -294,6 +297,8 @@ impl<'s> Unit<'s> {
                 let size = self.header.encoding.address_size;
                 self.table_entry(&self.address_sections().addr, self.addr_base(), index, size)
             }
+            Value::AddressBehind(index, offset) => self.address(Value::AddressIndex(index))?.checked_add(offset),
+            Value::Expression(expression) => address_expression::address(self, expression),
             _ => None,
         }
     }

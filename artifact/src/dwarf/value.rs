@@ -20,11 +20,18 @@ impl Encoding {
     }
 }
 
+/// `DW_FORM_LLVM_addrx_offset`: an index and an offset, each a LEB128. (LLVM, `-minimize-addr-in-v5=Form`)
+pub(crate) const FORM_ADDRX_OFFSET: DwForm = DwForm(0x2001);
+
 /// A value as stored; indexes and offsets are not followed yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Value<'d> {
     Address(u64),
     AddressIndex(u64),
+    /// An index in the table of addresses, and how far behind that address.
+    AddressBehind(u64, u64),
+    /// What an expression gives.
+    Expression(&'d [u8]),
     /// Constants, flags and section offsets.
     Number(u64),
     RangeListIndex(u64),
@@ -143,7 +150,15 @@ pub(crate) fn read<'d>(cursor: &mut Cursor<'d>, attribute: &Attribute, encoding:
         gimli::DW_FORM_block1 => block(cursor, Some(1))?,
         gimli::DW_FORM_block2 => block(cursor, Some(2))?,
         gimli::DW_FORM_block4 => block(cursor, Some(4))?,
-        gimli::DW_FORM_block | gimli::DW_FORM_exprloc => block(cursor, None)?,
+        gimli::DW_FORM_block => block(cursor, None)?,
+        gimli::DW_FORM_exprloc => {
+            let length = usize::try_from(cursor.uleb()?).map_err(|_| Damaged)?;
+            Value::Expression(cursor.bytes(length)?)
+        }
+        FORM_ADDRX_OFFSET => {
+            let (index, offset) = cursor.two_ulebs()?;
+            Value::AddressBehind(index, offset)
+        }
         _ => return Err(Damaged),
     })
 }

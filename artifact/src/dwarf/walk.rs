@@ -61,6 +61,20 @@ impl UnitEntries {
         self.without_code.clear();
         self.are_assembled = false;
     }
+
+    /// How many ranges of functions lie over a part of another's. Functions that the linker folded have the same range.
+    pub(crate) fn over_another(&self) -> usize {
+        let mut ranges = self.ranges.clone();
+        ranges.sort_unstable();
+        ranges.dedup();
+        let mut reached = 0;
+        let mut is_over = |(start, end): &(u64, u64)| {
+            let over = *start < reached;
+            reached = reached.max(*end);
+            over
+        };
+        ranges.iter().filter(|range| is_over(range)).count()
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -209,6 +209,11 @@ impl<'d> ObjectHeaders<'d> for Elf<'d> {
         Elf::section(self, b".gnu_debugdata").filter(|section| section.is_stored()).map(|section| section.bytes)
     }
 
+    fn may_hide_go_table(&self) -> bool {
+        // `strip --strip-sections`
+        self.sections.is_empty()
+    }
+
     fn go_function_table(&self) -> Option<SectionSlice<'d>> {
         // `.data.rel.ro.` is the prefix in position-independent executables.
         let names: [&[u8]; 2] = [b".gopclntab", b".data.rel.ro.gopclntab"];

@@ -15,8 +15,7 @@ const SENTINEL: usize = 16;
 /// Reads the first record in pieces of a file as it is loaded.
 pub(crate) fn build_info<'d>(pieces: impl Iterator<Item = &'d [u8]>, into: &mut Gathering) {
     for piece in pieces {
-        let mut places = memchr::memmem::find_iter(piece, MAGIC);
-        let Some(record) = places.find(|at| at % ALIGNMENT == 0).and_then(|at| piece.get(at..)) else { continue };
+        let Some(record) = record(piece) else { continue };
         match record.get(MAGIC.len().saturating_add(1)) {
             Some(flags) if flags & INLINE != 0 => {
                 if read(record, into).is_err() {
@@ -27,6 +26,17 @@ pub(crate) fn build_info<'d>(pieces: impl Iterator<Item = &'d [u8]>, into: &mut 
         }
         return;
     }
+}
+
+/// From the first record in a piece on.
+fn record(piece: &[u8]) -> Option<&[u8]> {
+    let mut places = memchr::memmem::find_iter(piece, MAGIC);
+    places.find(|at| at % ALIGNMENT == 0).and_then(|at| piece.get(at..))
+}
+
+/// Whether there is a record, which every program of Go 1.13 and later has.
+pub(crate) fn is_told<'d>(mut pieces: impl Iterator<Item = &'d [u8]>) -> bool {
+    pieces.any(|piece| record(piece).is_some())
 }
 
 fn read(record: &[u8], into: &mut Gathering) -> Result<()> {

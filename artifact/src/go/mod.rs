@@ -55,9 +55,12 @@ pub(crate) fn find<'d>(headers: &dyn ObjectHeaders<'d>, search: bool) -> Option<
     Some(GoTable { image, table, text_symbol, text_sections: headers.text_sections() })
 }
 
-/// The bytes of a Go program's function table, up to the end of what is loaded there. It is searched for where a build id of Go stands.
+/// The bytes of a Go program's function table, up to the end of what is loaded there. It is searched for where a build id of Go stands, or what Go's linker writes
+/// down of every build: an id may be empty, and in a program with parts in C other code stands before it.
 pub(crate) fn function_table<'d>(headers: &dyn ObjectHeaders<'d>) -> Option<SectionSlice<'d>> {
-    let table = find(headers, headers.go_build_id().is_some())?.table;
+    let is_told = || build_info::is_told(headers.loaded().into_iter().map(|(_, bytes)| bytes));
+    let search = headers.go_build_id().is_some() || (headers.may_hide_go_table() && is_told());
+    let table = find(headers, search)?.table;
     Some(SectionSlice { svma: table.svma, bytes: table.all.into() })
 }
 

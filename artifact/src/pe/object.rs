@@ -208,6 +208,11 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
         go::before_code(named(self, b".text")?.bytes)
     }
 
+    fn may_hide_go_table(&self) -> bool {
+        // Go's linker puts it among read-only data.
+        true
+    }
+
     fn go_function_table(&self) -> Option<SectionSlice<'d>> {
         let section = named(self, b".gopclntab")?;
         Some(SectionSlice { svma: section.range(self.image_base).start, bytes: section.bytes.into() })

@@ -161,6 +161,15 @@ pub(crate) struct SplitAsked {
     pub(crate) id: u64,
     /// Path of the `.dwo` file, as the compiler wrote it.
     pub(crate) name: String,
+    /// Where the compiler was run.
+    pub(crate) comp_dir: String,
+}
+
+impl SplitAsked {
+    /// The whole path of the `.dwo` file.
+    pub(crate) fn path(&self) -> String {
+        if self.name.starts_with('/') { self.name.clone() } else { format!("{}/{}", self.comp_dir, self.name) }
+    }
 }
 
 /// Split DWARF.

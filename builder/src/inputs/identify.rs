@@ -163,7 +163,8 @@ fn split_asked(object: &ObjectFile<'_>) -> Vec<SplitAsked> {
     }
     let own = object.split_ids();
     let units = object.split_units().into_iter().filter(|unit| !own.contains(&unit.id));
-    units.map(|unit| SplitAsked { id: unit.id, name: escaped(&unit.name).into_owned() }).collect()
+    let text = |bytes: &[u8]| escaped(bytes).into_owned();
+    units.map(|unit| SplitAsked { id: unit.id, name: text(&unit.name), comp_dir: text(&unit.comp_dir) }).collect()
 }
 
 /// Sections of code that are kept of a file: a program has a handful, and objects of the kernel may have thousands.

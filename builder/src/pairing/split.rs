@@ -5,13 +5,14 @@ use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use symseal_artifact::{ReleaseFile, SplitContents, escaped};
+use symseal_artifact::{ObjectFile, ReleaseFile, SplitContents, escaped};
 use symseal_bundle::{FileRole, LayoutDir};
 use symseal_module::DebugId;
 
 use super::contradiction::Contradiction;
 use super::{Module, Paired, Pairing, Part, is_named};
 use crate::error::BuildError;
+use crate::inputs::file::SplitAsked;
 use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
 
 /// A module whose split DWARF is not all there.
@@ -33,7 +34,7 @@ impl<'f> Suspect<'f> {
 }
 
 /// Gives each module the split files that hold a unit which it asks for. A file may belong to several modules. Two files that give
-/// different units under one id are an error that names both.
+/// different units under one id, one of which nothing takes, are an error that names both.
 pub(super) fn join<'f>(
     pairing: &mut Pairing<'f>,
     files: &[Part<'f>],
@@ -52,19 +53,20 @@ pub(super) fn join<'f>(
         let asked = described.object().map(|object| object.split_asked.as_slice()).unwrap_or_default();
         let mut taken = BTreeSet::new();
         let mut missing = 0_usize;
+        let candidates =
+            |unit: &SplitAsked| candidates(by_unit.get(&unit.id).map(Vec::as_slice).unwrap_or_default(), files);
+        let misfits = misfits(described, asked.iter().map(candidates), files, layout)?;
         for unit in asked {
-            let holders = by_unit.get(&unit.id).map(Vec::as_slice).unwrap_or_default();
-            // A package before single files: it is what debuggers look for. Compilers give one id to what they make of one source with other
-            // options (libtool's `b.dwo` and `.libs/b.dwo`), which the name that the unit gives tells apart.
-            let holder = holders.iter().min_by_key(|at| {
-                let rank = |part: &Part<'_>| {
-                    let alike = shared_ending(&part.file.place, &unit.name);
-                    (!is_package(*part), Reverse(alike), part.file.name.clone(), part.file.digest())
-                };
-                files.get(**at).map(rank)
-            });
+            let rank = |at: &usize| {
+                let part = files.get(*at)?;
+                let alike = shared_ending(&part.file.place, &unit.path());
+                let near = shared_beginning(&part.file.place, &described.file.place);
+                let misfits = misfits.get(&(unit.id, *at)).copied().unwrap_or(usize::MAX);
+                Some((misfits, Reverse(alike), Reverse(near), part.file.name.clone(), part.file.digest()))
+            };
+            let holder = candidates(unit).into_iter().min_by_key(rank);
             match holder {
-                Some(at) => drop(taken.insert(*at)),
+                Some(at) => drop(taken.insert(at)),
                 None => {
                     missing += 1;
                     let name = unit.name.rsplit('/').next().unwrap_or(&unit.name);
@@ -97,7 +99,7 @@ pub(super) fn join<'f>(
             let rule = match (is_package(*first), is_package(*part)) {
                 (true, false) => "split DWARF of the same unit; a package comes first",
                 _ => {
-                    "split DWARF of the same unit; the file is taken whose path fits the unit's name, of several the first by name"
+                    "split DWARF of the same unit; the file is taken that describes the unit's code, of several that whose path fits the unit's name, then the one nearest to the binary, then the first by name"
                 }
             };
             let (place, by) = (part.file.place.clone(), first.file.place.clone());
@@ -145,10 +147,55 @@ pub(super) fn join<'f>(
     Ok(())
 }
 
+/// Of the files that hold a unit those of which one is taken: a package is before single files, as it is what debuggers look for.
+fn candidates(holders: &[usize], files: &[Part<'_>]) -> Vec<usize> {
+    let packages = || holders.iter().copied().filter(|at| files.get(*at).is_some_and(|part| is_package(*part)));
+    if packages().next().is_some() { packages().collect() } else { holders.to_vec() }
+}
+
+/// In how many places those of several candidates contradict the module's code, by unit and file. Compilers give one id to what they make of one source with other options,
+/// for other processors of a kind, and to versions of a source that differ little.
+fn misfits(
+    described: Part<'_>,
+    candidates: impl Iterator<Item = Vec<usize>>,
+    files: &[Part<'_>],
+    layout: Option<&LayoutDir>,
+) -> Result<BTreeMap<(u64, usize), usize>, BuildError> {
+    let contested: BTreeSet<usize> = candidates.filter(|candidates| candidates.len() > 1).flatten().collect();
+    let contested: Vec<_> = contested.into_iter().filter_map(|at| Some((at, *files.get(at)?))).collect();
+    if contested.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let own = described.file.read(layout)?;
+    let read: Vec<_> = contested.iter().map(|(_, part)| part.file.read(layout)).collect::<Result<_, _>>()?;
+    let Some(own) = object(&own, described)? else { return Ok(BTreeMap::new()) };
+    let mut objects = Vec::with_capacity(contested.len());
+    for (bytes, (at, part)) in read.iter().zip(&contested) {
+        objects.extend(object(bytes, *part)?.map(|object| (*at, object)));
+    }
+    let split: Vec<&ObjectFile<'_>> = objects.iter().map(|(_, object)| object).collect();
+    let found = own.split_misfits(&split).into_iter();
+    Ok(found.filter_map(|((unit, file), misfits)| Some(((unit, objects.get(file)?.0), misfits))).collect())
+}
+
+fn object<'d>(bytes: &'d [u8], part: Part<'_>) -> Result<Option<ObjectFile<'d>>, BuildError> {
+    let parsed =
+        ReleaseFile::parse(bytes).map_err(|source| BuildError::Artifact { place: part.file.place.clone(), source })?;
+    Ok(match parsed {
+        ReleaseFile::Object(object) => Some(object),
+        _ => None,
+    })
+}
+
 /// How many names two paths share at their ends.
 fn shared_ending(one: &str, other: &str) -> usize {
     let names = |path| str::rsplit(path, '/').filter(|name| !matches!(*name, "" | "."));
     names(one).zip(names(other)).take_while(|(one, other)| one == other).count()
+}
+
+/// How many names two paths share at their beginnings.
+fn shared_beginning(one: &str, other: &str) -> usize {
+    one.split('/').zip(other.split('/')).take_while(|(one, other)| one == other).count()
 }
 
 /// What the units of a file are, by id.
@@ -156,12 +203,7 @@ type Contents = BTreeMap<u64, SplitContents>;
 
 fn contents(part: Part<'_>, layout: Option<&LayoutDir>) -> Result<Contents, BuildError> {
     let bytes = part.file.read(layout)?;
-    let parsed =
-        ReleaseFile::parse(&bytes).map_err(|source| BuildError::Artifact { place: part.file.place.clone(), source })?;
-    Ok(match parsed {
-        ReleaseFile::Object(object) => object.split_contents(),
-        _ => Contents::new(),
-    })
+    Ok(object(&bytes, part)?.map(|object| object.split_contents()).unwrap_or_default())
 }
 
 /// The first unit that both files have and that is another one in each, and in what it differs.
