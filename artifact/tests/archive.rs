@@ -183,6 +183,15 @@ fn every_form_of_zip_gives_the_files_that_zip_put_in() {
         assert_eq!(report.files + report.symbolic_links + report.apple_double, listed, "{name}");
         assert_eq!((report.symbolic_links, report.apple_double), (2, 2));
     }
+    // Places in it are counted from the beginning of the zip, or of the file.
+    let plain = std::fs::read(folder.path().join("deflated.zip")).expect("a file");
+    for (name, before) in [("module.jmod", &b"JM\x01\0"[..]), ("program.pyz", b"#!/usr/bin/env python3\n")] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, [before, &plain].concat()).expect("a file");
+        assert_same(name, &read_file(&path).0, &within(name, &files));
+        shell(&format!("zip -q -A {name} || true"), folder.path());
+        assert_same(name, &read_file(&path).0, &within(name, &files));
+    }
     // Sizes behind the data, and zip64 made without knowing better.
     shell("cd tree && zip -q -r -y - . >../piped.zip", folder.path());
     assert_same("piped.zip", &read_file(&folder.path().join("piped.zip")).0, &within("piped.zip", &files));

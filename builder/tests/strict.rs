@@ -162,36 +162,20 @@ open(out, 'wb').write(made[kind]())
 
 #[test]
 fn archives_and_disk_images_of_kinds_that_are_not_read_are_named_and_fail_a_strict_build() {
-    let (Some(release), Some(bsdtar), Some(python)) = (Release::make(), tool("bsdtar"), tool("python3")) else {
-        return;
-    };
+    let (Some(release), Some(bsdtar)) = (Release::make(), tool("bsdtar")) else { return };
     let member = release.path("full.so");
     let from = text(release.dir.path());
     let made: Vec<(&str, &str, Option<PathBuf>, Vec<&str>)> = vec![
         ("x.tar.lz", "lzip", Some(bsdtar.clone()), vec!["--lzip", "-cf", "OUT", "-C", from, "full.so"]),
         ("x.tar.lz4", "LZ4", tool("lz4"), vec!["-q", "-f", text(&member), "OUT"]),
         ("x.iso", ".iso", Some(bsdtar), vec!["--format", "iso9660", "-cf", "OUT", "-C", from, "full.so"]),
-        (
-            "x.pyz",
-            ".pyz",
-            Some(python.clone()),
-            vec!["-m", "zipapp", "APP", "-m", "app:main", "-p", "/usr/bin/env python3", "-o", "OUT"],
-        ),
     ];
-    let app = tempfile::tempdir().unwrap();
-    std::fs::write(app.path().join("app.py"), "def main(): pass\n").unwrap();
     for (name, kind, program, arguments) in made {
         let Some(program) = program else { continue };
         let dir = directory(&release);
         let out = dir.path().join(name);
-        let arguments: Vec<&str> = arguments
-            .into_iter()
-            .map(|argument| match argument {
-                "OUT" => text(&out),
-                "APP" => text(app.path()),
-                other => other,
-            })
-            .collect();
+        let arguments: Vec<&str> =
+            arguments.into_iter().map(|argument| if argument == "OUT" { text(&out) } else { argument }).collect();
         run(&program, &arguments);
         must_be_left_out(dir.path(), name, kind);
         // The same in an archive.

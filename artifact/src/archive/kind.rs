@@ -5,7 +5,7 @@
 pub enum ArchiveKind {
     /// tar: old, ustar, GNU and pax.
     Tar,
-    /// zip and what is zip: wheel, nupkg, apk, ipa, jar.
+    /// zip and what is zip: wheel, nupkg, apk, ipa, jar; and where a few bytes stand before it, jmod and pyz.
     Zip,
     /// ar: Debian packages (deb, ddeb). A static library is an ar file too, and is not looked into.
     Ar,
@@ -77,9 +77,10 @@ const TAR_MAGIC: usize = 257;
 /// at byte 257 with a right checksum, or, for tars from before 1988, by the checksum alone. A compressed stream is only
 /// called by its compression: what is inside is seen when it is read.
 pub fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
-    const MAGICS: [(&[u8], ArchiveKind); 10] = [
+    const MAGICS: [(&[u8], ArchiveKind); 11] = [
         (b"PK\x03\x04", ArchiveKind::Zip),
-        (b"PK\x05\x06", ArchiveKind::Zip), // a zip without members
+        (b"PK\x05\x06", ArchiveKind::Zip),         // a zip without members
+        (b"JM\x01\0PK\x03\x04", ArchiveKind::Zip), // a module of a JDK (jmod)
         (b"!<arch>\n", ArchiveKind::Ar),
         (b"!<thin>\n", ArchiveKind::Ar),
         (b"\xed\xab\xee\xdb", ArchiveKind::Rpm),
@@ -98,6 +99,7 @@ pub fn archive_kind(head: &[u8]) -> Option<ArchiveKind> {
         Some(ArchiveKind::Bzip2) if !is_bzip2(head) => None,
         Some(kind) => Some(kind),
         None if is_lzma(head) => Some(ArchiveKind::Lzma),
+        None if is_zip_behind_a_line(head) => Some(ArchiveKind::Zip),
         None => head.first_chunk::<TAR_BLOCK>().filter(|block| is_tar_header(block)).map(|_| ArchiveKind::Tar),
     }
 }
@@ -144,9 +146,15 @@ pub fn unread_archive(head: &[u8]) -> Option<&'static str> {
         Some(rest) => rest.starts_with(LZ4).then_some(PACKED_WITH_LZ4),
         None => Some("a file packed with Zstandard or LZ4 that begins with a long frame of something else"),
     });
-    known.or_else(|| {
-        is_zip_behind_a_line(head).then_some("a zip archive behind a line that names its interpreter (such as .pyz)")
-    })
+    known.or_else(|| is_asar(head).then_some("an archive of Electron's (.asar)"))
+}
+
+/// Four lengths, each but the first of what holds the next, and the text of the index. (Electron, "ASAR Archives"; Chromium's pickles)
+fn is_asar(head: &[u8]) -> bool {
+    let length = |at: usize| head.get(at..).and_then(|rest| rest.first_chunk()).copied().map(u32::from_le_bytes);
+    let lengths = length(0).zip(length(4)).zip(length(8)).zip(length(12));
+    lengths.is_some_and(|(((first, index), padded), text)| first == 4 && index > padded && padded > text)
+        && head.get(16..).is_some_and(|rest| rest.starts_with(b"{\"files\":"))
 }
 
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
@@ -291,6 +299,9 @@ mod tests {
     fn each_kind_is_known_by_its_first_bytes() {
         for (head, expected) in [
             (&b"PK\x03\x04 and more"[..], Some(ArchiveKind::Zip)),
+            (b"JM\x01\0PK\x03\x04 and more", Some(ArchiveKind::Zip)),
+            (b"JM\x01\0 and more", None),
+            (b"#!/usr/bin/env python3\nPK\x03\x04", Some(ArchiveKind::Zip)),
             (b"!<arch>\ndebian-binary", Some(ArchiveKind::Ar)),
             (b"\xed\xab\xee\xdb\x03", Some(ArchiveKind::Rpm)),
             (b"\x1f\x8b\x08\0", Some(ArchiveKind::Gzip)),
@@ -327,7 +338,9 @@ mod tests {
             (b"\x50\x2a\x4d\x18\x01\0\0\0x text", None),
             (b"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\x01", None),
             (b"]\0\0\x81\0\xff\xff\xff\xff\xff\xff\xff\xff\0\x30", None),
-            (b"#!/usr/bin/env python3\nPK\x03\x04", Some(".pyz")),
+            (b"#!/usr/bin/env python3\nPK\x03\x04", None),
+            (b"\x04\0\0\0\x20\0\0\0\x1c\0\0\0\x16\0\0\0{\"files\":{\"a\":{}}}", Some(".asar")),
+            (b"\x04\0\0\0\x20\0\0\0\x1c\0\0\0\x16\0\0\0{\"other\":{}}", None),
             (b"#!/bin/sh\nexec unzip", None),
             (b"MSCF\0\0\0\0\x59", None),
             (b"PK\x03\x04 and more", None),

@@ -12,6 +12,7 @@ use symseal_module::DebugId;
 use super::contradiction::Contradiction;
 use super::{Module, Paired, Pairing, Part, is_named};
 use crate::error::BuildError;
+use crate::inputs::InputFile;
 use crate::inputs::file::SplitAsked;
 use crate::report::{Mismatch, NamedBy, PairedBy, Side, Superseded};
 
@@ -48,9 +49,14 @@ pub(super) fn join<'f>(
     }
     let mut used = vec![false; files.len()];
     let mut suspects: BTreeMap<DebugId, Suspect<'f>> = BTreeMap::new();
+    // Binaries in which nothing asks for split DWARF.
+    let mut without_skeletons: Vec<&'f InputFile> = Vec::new();
     for (id, module) in &mut pairing.modules {
         let Some(described) = module.described() else { continue };
         let asked = described.object().map(|object| object.split_asked.as_slice()).unwrap_or_default();
+        if asked.is_empty() {
+            without_skeletons.extend(module.binary.map(|binary| binary.file));
+        }
         let mut taken = BTreeSet::new();
         let mut missing = 0_usize;
         let candidates =
@@ -121,7 +127,13 @@ pub(super) fn join<'f>(
             }
             continue;
         }
-        pairing.loose.push((part.file, "split DWARF that no module asks for"));
+        let is_package_of =
+            |binary: &&InputFile| is_package(*part) && is_named(part.file, &format!("{}.dwp", binary.name));
+        let reason = match without_skeletons.iter().any(is_package_of) {
+            true => "split DWARF whose binary was stripped of the units that ask for it",
+            false => "split DWARF that no module asks for",
+        };
+        pairing.loose.push((part.file, reason));
         for (id, suspect) in &suspects {
             let Suspect { described, names, lacking } = suspect;
             let is_its_package =
