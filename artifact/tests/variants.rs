@@ -3,7 +3,7 @@
 use crate::support::compare::Comparison;
 use crate::support::{addresses_in, have, llvm_symbolizer, lookup, run};
 use std::path::Path;
-use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions};
+use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions, is_damaged_unit};
 use symseal_symx::SymbolSource;
 
 /// Namespaces, classes, templates, lambdas, inlined calls, a cold part, and an assembly function.
@@ -125,6 +125,36 @@ const CLANG_VARIANTS: &[(&str, &[&str])] = &[
     ("clang-dwarf64", &["-O2", "-gdwarf-5", "-gdwarf64"]),
     ("clang-above-4-gib", &["-O2", "-g", "-shared", "-fPIC", "-Wl,-Ttext-segment=0x200000000"]),
 ];
+
+/// Where LLVM keeps the table of addresses small, an address is told as an entry of it and what is to be added. What it compiles is the same.
+#[test]
+fn addresses_behind_others_are_those_of_a_program_that_tells_each() {
+    if !have("clang++-19") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    write_sources(folder.path());
+    let told = |kind: &str| {
+        let output = folder.path().join(kind);
+        let option = format!("-minimize-addr-in-v5={kind}");
+        let arguments = ["-g", "-gdwarf-5", "-O2", "-mllvm", &option, "main.cpp", "leaf.s", "-o", kind];
+        run("clang++-19", &arguments, folder.path());
+        let (stream, ..) = stream_of(&output);
+        let skipped = stream.statistics.skipped.keys().find(|reason| is_damaged_unit(reason));
+        assert!(skipped.is_none(), "{kind}: {skipped:?}");
+        let text = |id: symseal_symx::StrId| stream.strings.get(id).to_owned();
+        let functions = stream.functions.iter().map(|function| {
+            let inlines = function.inlines.iter().map(|inline| (text(inline.name), inline.call_line));
+            (text(function.name), function.rows.len(), inlines.collect::<Vec<_>>())
+        });
+        functions.collect::<Vec<_>>()
+    };
+    let expected = told("Disabled");
+    assert!(expected.iter().any(|(_, _, inlines)| inlines.len() > 20), "{expected:?}");
+    for kind in ["Ranges", "Expressions", "Form"] {
+        assert_eq!(told(kind), expected, "{kind}");
+    }
+}
 
 #[test]
 fn variants_agree_with_llvm_symbolizer() {

@@ -30,7 +30,8 @@ pub(crate) struct Attribute {
 enum Step {
     Bytes(u16),
     Leb,
-    TwoLebs,
+    /// And four bytes.
+    LebAndFour,
     Text,
     /// A length of that many bytes, then as many bytes.
     Block(u8),
@@ -84,7 +85,7 @@ fn skip_step(step: Step, cursor: &mut Cursor<'_>, encoding: Encoding) -> Result<
     match step {
         Step::Bytes(count) => cursor.skip(count.into()),
         Step::Leb => cursor.skip_leb(),
-        Step::TwoLebs => cursor.skip_leb().and_then(|()| cursor.skip_leb()),
+        Step::LebAndFour => cursor.skip_leb().and_then(|()| cursor.skip(4)),
         Step::Text => cursor.text().map(|_| ()),
         Step::Block(size) => {
             let length = cursor.unsigned(size)?;
@@ -119,7 +120,7 @@ fn step_of(form: DwForm, encoding: Encoding) -> Result<Step> {
         | gimli::DW_FORM_GNU_addr_index
         | gimli::DW_FORM_loclistx
         | gimli::DW_FORM_rnglistx => Step::Leb,
-        value::FORM_ADDRX_OFFSET => Step::TwoLebs,
+        value::FORM_ADDRX_OFFSET => Step::LebAndFour,
         gimli::DW_FORM_string => Step::Text,
         gimli::DW_FORM_block1 => Step::Block(1),
         gimli::DW_FORM_block2 => Step::Block(2),

@@ -20,7 +20,7 @@ impl Encoding {
     }
 }
 
-/// `DW_FORM_LLVM_addrx_offset`: an index and an offset, each a LEB128. (LLVM, `-minimize-addr-in-v5=Form`)
+/// `DW_FORM_LLVM_addrx_offset`: an index as a LEB128, and four bytes of an offset. (LLVM, `-minimize-addr-in-v5=Form`)
 pub(crate) const FORM_ADDRX_OFFSET: DwForm = DwForm(0x2001);
 
 /// A value as stored; indexes and offsets are not followed yet.
@@ -156,8 +156,8 @@ pub(crate) fn read<'d>(cursor: &mut Cursor<'d>, attribute: &Attribute, encoding:
             Value::Expression(cursor.bytes(length)?)
         }
         FORM_ADDRX_OFFSET => {
-            let (index, offset) = cursor.two_ulebs()?;
-            Value::AddressBehind(index, offset)
+            let index = cursor.uleb()?;
+            Value::AddressBehind(index, cursor.unsigned(4)?)
         }
         _ => return Err(Damaged),
     })
