@@ -1,6 +1,6 @@
 //! Linux, and Windows' programs of MinGW: debug files by name and checksum.
 //!
-//! Ids of a linker are looked at before this, and decide alone where the binary has one.
+//! Ids of a linker are looked at before this, and decide alone where both have one.
 
 use symseal_artifact::IdKind;
 use symseal_bundle::LayoutDir;
@@ -10,8 +10,8 @@ use crate::error::BuildError;
 use crate::inputs::ObjectFacts;
 use crate::report::{Mismatch, NamedBy, PairedBy, Side};
 
-/// Pairs binaries without an id of a linker with the debug file that `.gnu_debuglink` names, if its CRC-32 is right. (GDB
-/// manual, "Separate Debug Files")
+/// Pairs binaries with the debug file without an id that `.gnu_debuglink` names, if its CRC-32 is right. (GDB manual, "Separate Debug Files") One whose binary has
+/// an id of a linker has lost its own (`objcopy -R .note.gnu.build-id`); without that CRC-32 it is nobody's mismatch, as the binary asks for that id.
 pub(super) fn pair<'f>(pairing: &mut Pairing<'f>, unidentified: Vec<Part<'f>>) {
     let mut used = vec![false; unidentified.len()];
     for (id, module) in &mut pairing.modules {
@@ -19,7 +19,7 @@ pub(super) fn pair<'f>(pairing: &mut Pairing<'f>, unidentified: Vec<Part<'f>>) {
             continue;
         }
         let Some(binary) = module.binary else { continue };
-        let Some(object) = binary.object().filter(|object| may_be_linked(object)) else { continue };
+        let Some(object) = binary.object() else { continue };
         let Some(link) = &object.debug_link else { continue };
         let named = unidentified.iter().zip(&mut used).filter(|(part, _)| {
             is_named(part.file, &link.name) && part.object().is_some_and(|debug| are_alike(debug, object))
@@ -31,7 +31,7 @@ pub(super) fn pair<'f>(pairing: &mut Pairing<'f>, unidentified: Vec<Part<'f>>) {
                 // Two files of one name and one CRC-32 are equal for everybody who goes by those; the first is taken.
                 module.debug.get_or_insert(Paired { part: *part, by: PairedBy::DebuglinkCrc });
                 *used = true;
-            } else {
+            } else if may_be_linked(object) {
                 others.push(Mismatch {
                     named_by: NamedBy::Debuglink,
                     binary: Side { place: binary.file.place.clone(), debug_id: Some(id.clone()) },

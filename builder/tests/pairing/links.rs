@@ -58,6 +58,29 @@ fn a_binary_that_lost_its_build_id_goes_by_the_link_and_the_crc() {
 }
 
 #[test]
+fn a_debug_file_that_lost_its_build_id_goes_by_the_link_and_the_crc() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
+    let binary = compile(&cc, dir.path(), "app.so", SOURCE, &["-g", "-Wl,--build-id"]);
+    let debug = dir.path().join("app.so.debug");
+    run(&objcopy, &["--only-keep-debug", "--remove-section=.note.gnu.build-id", text(&binary), text(&debug)]);
+    let link = format!("--add-gnu-debuglink={}", text(&debug));
+    run(&objcopy, &["--strip-all", &link, text(&binary)]);
+    let found = report(&[binary.clone(), debug.clone()]);
+    assert!(found.is_complete() && found.modules.len() == 1, "{found:#?}");
+    let module = module(&found, "app.so");
+    assert_eq!(module.id_kind, "gnu-build-id");
+    assert_eq!(paired(module), [("app.so.debug", PairedRole::DebugFile, Some(PairedBy::DebuglinkCrc))]);
+    assert!(module.functions["dwarf"] > 0, "{module:?}");
+    // Another byte, and nothing says that it is this binary's, which asks for its id.
+    let mut bytes = std::fs::read(&debug).unwrap();
+    bytes.push(0);
+    std::fs::write(&debug, bytes).unwrap();
+    let found = report(&[binary, debug]);
+    assert!(!found.is_complete() && found.mismatches.is_empty(), "{found:#?}");
+}
+
+#[test]
 fn a_debug_file_of_another_build_in_the_place_of_a_build_id_is_a_mismatch_with_both() {
     let dir = tempfile::tempdir().unwrap();
     let (Some(cc), Some(objcopy)) = (tool("cc"), tool("objcopy")) else { return };
