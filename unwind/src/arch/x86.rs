@@ -18,7 +18,7 @@ pub(crate) use realigned::{
 };
 pub(crate) use record::points_elsewhere;
 #[cfg(feature = "compile-elf")]
-pub(crate) use {jumps::jump, length::length, length::parts};
+pub(crate) use {jumps::jump, length::Parts, length::length, length::parts};
 
 use super::Call;
 
