@@ -13,12 +13,14 @@ pub(super) use ahead::{ahead, keeps_frame_pointer, keeps_stack};
 pub(super) use extent::extent;
 pub(super) use jumps::has_jump;
 pub(crate) use length::Mode;
+#[cfg(feature = "compile")]
+pub(crate) use length::Parts;
 pub(crate) use realigned::{
     AROUND, CallerStack, begins_by_copying, caller_stack, has_copied, registers as realigned_registers,
 };
 pub(crate) use record::points_elsewhere;
 #[cfg(feature = "compile-elf")]
-pub(crate) use {jumps::jump, length::Parts, length::length, length::parts};
+pub(crate) use {jumps::jump, length::length, length::parts};
 
 use super::Call;
 

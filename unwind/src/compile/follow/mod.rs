@@ -60,6 +60,7 @@ enum Effect {
     /// A register is loaded.
     Load(u8),
     /// A register is taken from the stack, and the stack pointer is behind it.
+    #[cfg(feature = "compile")]
     Pop(u8),
     /// The return address in the link register is signed, or not any more.
     Sign(bool),
@@ -176,6 +177,7 @@ impl State {
             }
             Effect::Load(register) if register == machine.fp => self.fp = None,
             Effect::Load(_) => {}
+            #[cfg(feature = "compile")]
             Effect::Pop(register) => self.pop(register, machine),
             Effect::Sign(is_signed) => self.is_signed = is_signed,
         }
@@ -188,6 +190,7 @@ impl State {
     }
 
     /// Where the stack pointer was lost in a frame with a frame pointer, what is restored tells where it is.
+    #[cfg(feature = "compile")]
     fn pop(&mut self, register: u8, machine: &'static Machine) {
         if self.sp.is_none() && self.fp.is_some() {
             let slot = kept(machine).zip(&self.saved).find(|(kept, _)| *kept == register);
