@@ -694,6 +694,20 @@ mod t5_of_an_entry_with_a_handler_and_no_codes_the_instructions_tell_the_frame {
     }
 
     #[test]
+    fn and_nothing_where_two_entries_speak_of_the_same_code() {
+        let mut made = Made::default();
+        // push rbx; nop; pop rbx; ret; and an entry that begins within and reaches further: push rbx; pop rbx; ret
+        let (begin, end) = made.function(&[0x53, 0x90, 0x5b, 0xc3], &HANDLER);
+        made.code(&[0x53, 0x5b, 0xc3]);
+        let info = made.xdata(&HANDLER);
+        made.entry((begin + 1, end + 3), info);
+        let gap = "information of an unsupported form";
+        made.check(&[(0, "CFA = rsp+8"), (1, "CFA = rsp+16"), (3, "CFA = rsp+8"), (4, gap)]);
+        let reason = "exception directory: no unwind code for a frame, and more than one entry for its code";
+        assert_eq!(made.compile().report.unsupported_reasons.get(reason), Some(&1));
+    }
+
+    #[test]
     fn but_a_leaf_is_one() {
         let mut made = Made::default();
         // jmp [rax + 8 * rcx]; what only a switch leads to; ret

@@ -300,6 +300,11 @@ fn function(
         && outer_parts.is_empty()
         && let Some(code) = code_of(entry, image).filter(|code| bare::moves_stack(code))
     {
+        let (start, end) = (image.base.saturating_add(entry.begin.into()), image.base.saturating_add(entry.end.into()));
+        // No code is followed for two entries.
+        if claimed != [start..end] {
+            return Err("exception directory: no unwind code for a frame, and more than one entry for its code");
+        }
         return bare(entry, code, image, programs);
     }
     for outer in outer_parts.iter().rev() {

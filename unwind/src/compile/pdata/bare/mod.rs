@@ -26,7 +26,7 @@ use crate::rule::{Kind, Rule, RuleSource, Slots};
 /// No function is longer that is followed, in bytes.
 const LONGEST: usize = 1 << 16;
 /// Steps for each byte: paths meet a few times, and all begins anew where something is learned that is true from the start on.
-const MOST_STEPS: usize = 64;
+const MOST_STEPS: usize = 16;
 /// Instructions of a function that is called, at most.
 const LONGEST_CALLED: usize = 2048;
 const RSP: u8 = 7;
