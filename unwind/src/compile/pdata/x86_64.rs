@@ -300,9 +300,10 @@ fn function(
         && outer_parts.is_empty()
         && let Some(code) = code_of(entry, image).filter(|code| bare::moves_stack(code))
     {
-        let (start, end) = (image.base.saturating_add(entry.begin.into()), image.base.saturating_add(entry.end.into()));
+        let stated = |rva: u32| image.base.saturating_add(u64::from(rva));
+        let is_whole = |part: &Range<u64>| *part == (stated(entry.begin)..stated(entry.end));
         // No code is followed for two entries.
-        if claimed != [start..end] {
+        if !claimed.first().is_some_and(is_whole) {
             return Err("exception directory: no unwind code for a frame, and more than one entry for its code");
         }
         return bare(entry, code, image, programs);
