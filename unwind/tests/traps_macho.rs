@@ -104,6 +104,54 @@ fn t5_an_encoding_holds_in_the_body_and_the_instructions_say_what_holds_elsewher
     );
 }
 
+/// As clang makes frames of 8 KiB and more, whose pages `___chkstk_darwin` touches, and `alloca`, of which the size is not known.
+#[test]
+fn t5_a_frame_whose_size_is_in_a_register_ends_where_the_frame_pointer_is_restored() {
+    // push rbp; mov rbp, rsp; push rbx; push rax; mov eax, 0x2018; call ___chkstk_darwin; sub rsp, rax; pop rax; nop; add rsp, 0x2018; pop rbx; pop rbp; ret
+    let probed = [
+        &[0x55, 0x48, 0x89, 0xe5, 0x53, 0x50, 0xb8, 0x18, 0x20, 0, 0, 0xe8, 0, 1, 0, 0][..],
+        &[0x48, 0x29, 0xc4, 0x58, 0x90, 0x48, 0x81, 0xc4, 0x18, 0x20, 0, 0, 0x5b, 0x5d, 0xc3],
+    ];
+    // push rbp; mov rbp, rsp; push rbx; sub rsp, rcx; nop; add rsp, rcx; pop rbx; pop rbp; ret
+    let unknown = [0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x29, 0xcc, 0x90, 0x48, 0x01, 0xcc, 0x5b, 0x5d, 0xc3].as_slice();
+    for (code, popped) in [(&probed.concat(), 29), (&unknown.to_vec(), 13)] {
+        let end = CODE + code.len() as u32;
+        check(
+            Arch::X86_64,
+            code,
+            &[(CODE, 0x0101_0001), (end, 0)],
+            &[
+                (0, Instructions, "CFA = rsp+8"),
+                (1, Instructions, "CFA = rsp+16; rbp = [CFA-16]"),
+                (4, Instructions, "CFA = rbp+16; rbp = [CFA-16]"),
+                (5, CompactUnwind, "CFA = rbp+16; rbp = [CFA-16]"),
+                (popped, Instructions, "CFA = rbp+16; rbp = [CFA-16]"),
+                (popped + 1, Instructions, "CFA = rsp+8"),
+            ],
+        );
+    }
+    // Without a frame pointer: push rbx; mov eax, 0x2000; call ___chkstk_darwin; sub rsp, rax; nop; add rsp, 0x2000; pop rbx; ret
+    let code = [
+        &[0x53, 0xb8, 0, 0x20, 0, 0, 0xe8, 0, 1, 0, 0, 0x48, 0x29, 0xc4, 0x90][..],
+        &[0x48, 0x81, 0xc4, 0, 0x20, 0, 0, 0x5b, 0xc3],
+    ];
+    let code = code.concat();
+    let end = CODE + code.len() as u32;
+    // The size stands behind the opcode of `mov`, two words more (the return address and rbx), one register: rbx.
+    check(
+        Arch::X86_64,
+        &code,
+        &[(CODE, 0x0302_0000 | 2 << 13 | 1 << 10), (end, 0)],
+        &[
+            (0, Instructions, "CFA = rsp+8"),
+            (1, Instructions, "CFA = rsp+16"),
+            (14, CompactUnwind, "CFA = rsp+8208"),
+            (22, Instructions, "CFA = rsp+16"),
+            (23, Instructions, "CFA = rsp+8"),
+        ],
+    );
+}
+
 #[test]
 fn t5_the_size_of_a_large_frame_stands_in_the_instruction() {
     // push rbx; sub rsp, 0x12340; nop; ret without taking it down, which the body stays for.

@@ -13,6 +13,8 @@ pub(super) use ahead::{ahead, keeps_frame_pointer, keeps_stack};
 pub(super) use extent::extent;
 pub(super) use jumps::has_jump;
 pub(crate) use length::Mode;
+#[cfg(feature = "compile")]
+pub(crate) use length::Parts;
 pub(crate) use realigned::{
     AROUND, CallerStack, begins_by_copying, caller_stack, has_copied, registers as realigned_registers,
 };

@@ -59,6 +59,9 @@ enum Effect {
     Store(u8, bool, i64),
     /// A register is loaded.
     Load(u8),
+    /// A register is taken from the stack, and the stack pointer is behind it.
+    #[cfg(feature = "compile")]
+    Pop(u8),
     /// The return address in the link register is signed, or not any more.
     Sign(bool),
 }
@@ -174,6 +177,8 @@ impl State {
             }
             Effect::Load(register) if register == machine.fp => self.fp = None,
             Effect::Load(_) => {}
+            #[cfg(feature = "compile")]
+            Effect::Pop(register) => self.pop(register, machine),
             Effect::Sign(is_signed) => self.is_signed = is_signed,
         }
         // What lies below the stack pointer is given up.
@@ -182,6 +187,19 @@ impl State {
                 *slot = slot.filter(|slot| i64::from(*slot) >= -sp);
             }
         }
+    }
+
+    /// Where the stack pointer was lost in a frame with a frame pointer, what is restored tells where it is.
+    #[cfg(feature = "compile")]
+    fn pop(&mut self, register: u8, machine: &'static Machine) {
+        if self.sp.is_none() && self.fp.is_some() {
+            let slot = kept(machine).zip(&self.saved).find(|(kept, _)| *kept == register);
+            self.sp = slot.and_then(|(_, slot)| *slot).map(|slot| -i64::from(slot));
+        }
+        if register == machine.fp {
+            self.fp = None;
+        }
+        self.sp = self.sp.and_then(|sp| sp.checked_sub(machine.word));
     }
 
     /// Takes from this state what `other` does not confirm. `None` if they are not of one frame.
@@ -318,7 +336,7 @@ impl Follower<'_> {
         let code = self.function.code.get(at..)?;
         match self.function.arch {
             #[cfg(feature = "compile")]
-            Arch::X86_64 => x86_64::decode(code),
+            Arch::X86_64 => x86_64::decode(self.function.code.get(..at).unwrap_or_default(), code),
             _ => aarch64::decode(code, self.machine),
         }
     }

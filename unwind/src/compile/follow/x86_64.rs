@@ -24,8 +24,17 @@ pub(super) fn is_switch(before: &[u8], jump: &[u8]) -> bool {
     }
 }
 
-/// The instruction that `code` begins with; `None` for what is none.
-pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
+/// What a frame is made by whose pages have to be touched one after the other: `mov eax, size; call ___chkstk_darwin`, which keeps all registers, and
+/// `sub rsp, rax`. No number of registers that a call may have in eax is as large.
+fn probed(before: &[u8]) -> Option<i64> {
+    const PAGE: u32 = 4096;
+    let [.., 0xb8, a, b, c, d, 0xe8, _, _, _, _] = before else { return None };
+    let size = u32::from_le_bytes([*a, *b, *c, *d]);
+    (size >= PAGE).then_some(i64::from(size))
+}
+
+/// The instruction that `code` begins with, behind `before`; `None` for what is none.
+pub(super) fn decode(before: &[u8], code: &[u8]) -> Option<Instruction> {
     let bytes = length(code, Mode::Bits64)?;
     let code = code.get(..bytes)?;
     let near = |byte: &u8| i64::from(*byte as i8);
@@ -35,9 +44,7 @@ pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
         let store = register.map(|register| Effect::Store(x86::dwarf(register), false, 0));
         Instruction::of(bytes, Flow::Next).doing(Effect::Move(-8), store, None)
     };
-    let pop = |register: u8| {
-        Instruction::of(bytes, Flow::Next).doing(Effect::Load(x86::dwarf(register)), Some(Effect::Move(8)), None)
-    };
+    let pop = |register: u8| Instruction::of(bytes, Flow::Next).doing(Effect::Pop(x86::dwarf(register)), None, None);
     let jump = |distance: i64, is_conditional| {
         Instruction::of(bytes, Flow::Branch { distance: distance + bytes as i64, is_conditional })
     };
@@ -62,6 +69,9 @@ pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
         [0x48, 0x8d, 0xa5, offset @ ..] => next.doing(Effect::FromFrame(far(offset)?), None, None),
         [0x48, 0x8d, 0x64, 0x24, offset] => next.doing(Effect::Move(near(offset)), None, None),
         [0x48, 0x8d, 0xa4, 0x24, offset @ ..] => next.doing(Effect::Move(far(offset)?), None, None),
+        [0x48, 0x29, 0xc4] | [0x48, 0x2b, 0xe0] if let Some(size) = probed(before) => {
+            next.doing(Effect::Move(-size), None, None)
+        }
         // Other arithmetic that ends in rsp: and, sub and add of a register, mov, lea, pop.
         [0x48, 0x83 | 0x81, modrm, ..] if modrm & 0xc7 == 0xc4 && modrm >> 3 & 7 != 7 => {
             next.doing(Effect::Lose, None, None)

@@ -1,6 +1,7 @@
 //! The exception directory of Windows modules: `.pdata`, and what it leads to in the image.
 
 mod aarch64;
+mod bare;
 mod image;
 mod x86_64;
 

@@ -10,7 +10,9 @@ use core::ops::Range;
 use super::super::Compiler;
 use super::super::layout::{Layout, Place};
 use super::super::pieces::Origin;
+use super::super::programs::Programs;
 use super::super::x86::{self, Epilog, Jump};
+use super::bare;
 use super::image::{Image, u16_at, u32_at};
 use crate::arch::x86::{Mode, length};
 use crate::arch::{Arch, Machine};
@@ -86,11 +88,11 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
         if claimed != [range.clone()] {
             compiler.report.fdes_overlapping += 1;
         }
-        match function(entry, &entries, &claimed, image, &mut budget) {
-            Ok((rules, lost)) => {
+        match function(entry, &entries, &claimed, image, &mut budget, &mut compiler.programs) {
+            Ok(Known { rules, lost, reason }) => {
                 compiler.add(&claimed, &rules, origin);
-                for epilog in lost {
-                    compiler.report.note_unsupported(epilog, "exception directory: an epilog of an unknown form");
+                for range in lost {
+                    compiler.report.note_unsupported(range, reason);
                 }
             }
             Err(reason) => compiler.unsupported(&claimed, origin, RuleSource::Pdata, reason),
@@ -271,18 +273,41 @@ impl Prolog {
 
 type Rules = Vec<(u64, (Rule, Slots))>;
 
-/// The rules of one entry from its first address on, and the epilogs that it lists and that cannot be followed; else why there are none.
+/// What is known of an entry.
+struct Known {
+    /// From its first address on.
+    rules: Rules,
+    /// Where there is no rule.
+    lost: Vec<Range<u64>>,
+    /// Why.
+    reason: &'static str,
+}
+
+/// The rules of one entry; else why there are none.
 fn function(
     entry: &Entry,
     entries: &[Entry],
     claimed: &[Range<u64>],
     image: &Image<'_>,
     budget: &mut usize,
-) -> Result<(Rules, Vec<Range<u64>>), &'static str> {
+    programs: &mut Programs,
+) -> Result<Known, &'static str> {
     let described = target(*entry, image).ok_or("exception directory: an indirect entry that leads nowhere")?;
     let own = info(described.info, image)?;
     let mut prolog = Prolog::new(Arch::X86_64.machine());
     let outer_parts = outer_parts(&own, image, budget)?;
+    if own.steps.is_empty()
+        && outer_parts.is_empty()
+        && let Some(code) = code_of(entry, image).filter(|code| bare::moves_stack(code))
+    {
+        let stated = |rva: u32| image.base.saturating_add(u64::from(rva));
+        let is_whole = |part: &Range<u64>| *part == (stated(entry.begin)..stated(entry.end));
+        // No code is followed for two entries.
+        if !claimed.first().is_some_and(is_whole) {
+            return Err("exception directory: no unwind code for a frame, and more than one entry for its code");
+        }
+        return bare(entry, code, image, programs);
+    }
     for outer in outer_parts.iter().rev() {
         for (_, step) in outer.steps.iter().rev() {
             prolog.apply(*step)?;
@@ -320,19 +345,18 @@ fn function(
         .collect();
     listed.sort_by_key(|listed| listed.range.start);
     let is_of_function = |address: u64| {
-        let rva = address.checked_sub(image.base).and_then(|rva| u32::try_from(rva).ok());
-        rva.is_some_and(|rva| {
-            let at = entries.partition_point(|entry| entry.begin <= rva);
-            let part = at.checked_sub(1).and_then(|at| entries.get(at));
-            part.is_some_and(|part| rva < part.end && part.primary == entry.primary && rva != part.primary)
-        })
+        let rva = address.checked_sub(image.base).and_then(|rva| u32::try_from(rva).ok())?;
+        let at = entries.partition_point(|entry| entry.begin <= rva);
+        let part = entries.get(at.checked_sub(1)?)?;
+        (rva < part.end && part.primary == entry.primary).then(|| stated(part.end))
     };
     let is_interrupt = prolog.layout.is_machine_frame;
-    let mut sweep = Sweep { rules, body, is_interrupt, prolog_end, listed };
+    let mut sweep = Sweep { rules, body, is_interrupt, prolog_end, primary: stated(entry.primary), listed };
     for part in claimed {
         let length = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
-        let code = image.code_from(part.start).and_then(|code| code.get(..length));
-        sweep.epilogs(part.start, code.ok_or("exception directory: code that is not in the file")?, is_of_function);
+        let code = image.code_from(part.start).filter(|code| code.len() >= length);
+        let code = code.ok_or("exception directory: code that is not in the file")?;
+        sweep.epilogs(part, code, is_of_function);
     }
     let Sweep { mut rules, listed, .. } = sweep;
     // What is listed and was not found ends the frame in a way that is not known: there, and nowhere else, there is no rule.
@@ -342,7 +366,34 @@ fn function(
     for epilog in &lost {
         overlay(&mut rules, epilog, (Rule::bare(Kind::Unsupported, RuleSource::Pdata), Slots::SAME));
     }
-    Ok((rules, lost))
+    Ok(Known { rules, lost, reason: "exception directory: an epilog of an unknown form" })
+}
+
+/// The code that `entry` speaks of.
+fn code_of<'a>(entry: &Entry, image: &Image<'a>) -> Option<&'a [u8]> {
+    let length = usize::try_from(entry.end.checked_sub(entry.begin)?).ok()?;
+    image.code_from(image.base.checked_add(u64::from(entry.begin))?)?.get(..length)
+}
+
+/// The rules of an entry without unwind codes whose instructions, `code`, move the stack pointer.
+fn bare<'a>(
+    entry: &Entry,
+    code: &'a [u8],
+    image: &'a Image<'a>,
+    programs: &mut Programs,
+) -> Result<Known, &'static str> {
+    const BEFORE: u32 = bare::BEFORE.len() as u32;
+    let begun = entry.begin.checked_sub(BEFORE).map(|begin| Entry { begin, ..*entry });
+    let begun = begun.and_then(|begun| code_of(&begun, image)).filter(|code| code.starts_with(&bare::BEFORE));
+    let before = if begun.is_some() { bare::BEFORE.len() } else { 0 };
+    let start = image.base.saturating_add(u64::from(entry.begin));
+    let (rules, lost) =
+        bare::follow(begun.unwrap_or(code), before, start, &|address| image.code_from(address), programs)?;
+    Ok(Known {
+        rules,
+        lost,
+        reason: "exception directory: no unwind code for a frame that the instructions do not tell",
+    })
 }
 
 /// Puts `rule` over what holds in `range`.
@@ -385,48 +436,89 @@ struct Sweep {
     /// The function runs where the processor was interrupted, and ends by returning there.
     is_interrupt: bool,
     prolog_end: u64,
+    /// Where the function begins.
+    primary: u64,
     /// Epilogs that the unwind information lists, by rising address.
     listed: Vec<Listed>,
 }
 
 impl Sweep {
-    fn epilogs(&mut self, start: u64, code: &[u8], is_of_function: impl Fn(u64) -> bool) {
+    /// Finds those that begin in `part`, with which `code` begins. Where an address lies in a part of the function, `is_of_function` tells the end of that.
+    fn epilogs(&mut self, part: &Range<u64>, code: &[u8], is_of_function: impl Fn(u64) -> Option<u64>) {
         let mut at = 0;
         while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
-            let address = start.saturating_add(at as u64);
-            let in_prolog = address < self.prolog_end;
-            if let Some(epilog) = x86::epilog(rest).filter(|_| !in_prolog) {
-                let end = address.saturating_add(epilog.bytes() as u64);
-                let listed = self.listed.partition_point(|listed| listed.range.start < end).checked_sub(1);
-                let listed = listed.and_then(|at| self.listed.get_mut(at)).filter(|listed| address < listed.range.end);
-                let is_epilog = match epilog.jump {
-                    jump if (jump == Some(Jump::Interrupt)) != self.is_interrupt => false,
-                    None | Some(Jump::Interrupt) => true,
-                    _ if listed.is_some() => true,
-                    // A function that has a frame takes it down before it leaves; without, the rule is the same. A jump alone leads to
-                    // a part of the function that lies elsewhere (gcc's cold parts, which are functions of their own here), or is a switch.
-                    _ if !epilog.moves_stack() => false,
-                    Some(Jump::Leaves | Jump::Indirect) => true,
-                    Some(Jump::Relative(distance)) => !is_of_function(end.wrapping_add_signed(distance)),
-                };
-                if is_epilog {
-                    if let Some(listed) = listed {
-                        listed.is_found = true;
-                    }
-                    self.add(address, &epilog);
-                    at += epilog.bytes();
-                    continue;
-                }
+            let address = part.start.saturating_add(at as u64);
+            if address >= part.end {
+                return;
+            }
+            if let Some(epilog) = x86::epilog(rest)
+                && self.is_within(address, &epilog, part.end, &is_of_function)
+                && self.is_epilog(address, &epilog, rest, &is_of_function)
+            {
+                self.add(address, &epilog);
+                at += epilog.bytes();
+                continue;
             }
             // What is no instruction is data, or the end of what this decoder knows.
             at += length(rest, Mode::Bits64).unwrap_or(1);
         }
     }
 
+    /// Whether an epilog lies in the function. It may go on in another part of it, right behind `end`, that has fewer registers to restore.
+    fn is_within(
+        &self,
+        address: u64,
+        epilog: &Epilog,
+        mut end: u64,
+        is_of_function: impl Fn(u64) -> Option<u64>,
+    ) -> bool {
+        let last = address.saturating_add(epilog.bytes() as u64);
+        while end < last {
+            match is_of_function(end) {
+                Some(next) => end = next,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn is_epilog(
+        &mut self,
+        address: u64,
+        epilog: &Epilog,
+        code: &[u8],
+        is_of_function: impl Fn(u64) -> Option<u64>,
+    ) -> bool {
+        let end = address.saturating_add(epilog.bytes() as u64);
+        let listed = self.listed.partition_point(|listed| listed.range.start < end).checked_sub(1);
+        let listed = listed.and_then(|at| self.listed.get_mut(at)).filter(|listed| address < listed.range.end);
+        let is_epilog = match epilog.jump {
+            jump if (jump == Some(Jump::Interrupt)) != self.is_interrupt => false,
+            None | Some(Jump::Interrupt) => true,
+            _ if listed.is_some() => true,
+            // A function that has a frame takes it down before it leaves; without, the rule is the same. A jump alone leads to
+            // a part of the function that lies elsewhere (gcc's cold parts, which are functions of their own here), or is a switch.
+            _ if !epilog.moves_stack() => false,
+            // A prolog moves the stack pointer too.
+            _ if address < self.prolog_end && !takes_down(&self.rules, address, epilog, code) => false,
+            Some(Jump::Leaves | Jump::Indirect) => true,
+            Some(Jump::Relative(distance)) => {
+                let target = end.wrapping_add_signed(distance);
+                target == self.primary || is_of_function(target).is_none()
+            }
+        };
+        if let Some(listed) = listed.filter(|_| is_epilog) {
+            listed.is_found = true;
+        }
+        is_epilog
+    }
+
     /// The rules within an epilog at `address`: up to its first pop that of the body, then what is left to pop.
     fn add(&mut self, address: u64, epilog: &Epilog) {
         let machine = Arch::X86_64.machine();
         let mut at = address + epilog.adjustment as u64;
+        // Compilers that save registers late state a prolog that has such returns in it.
+        let resumed = if at < self.prolog_end { None } else { Some(self.body) };
         for done in 0..=epilog.steps.len() {
             let left = epilog.steps.get(done..).unwrap_or_default();
             let mut layout = Layout::entry(machine);
@@ -442,12 +534,18 @@ impl Sweep {
                     layout.save(register, WORD * at - layout.cfa);
                 }
             }
+            let next = at.saturating_add(left.first().map_or(epilog.last, |step| step.bytes) as u64);
             if let Some(rule) = layout.rule(machine, RuleSource::Pdata) {
-                self.push(at, rule);
+                match resumed {
+                    None => overlay(&mut self.rules, &(at..next), rule),
+                    Some(_) => self.push(at, rule),
+                }
             }
-            at = at.saturating_add(left.first().map_or(epilog.last, |step| step.bytes) as u64);
+            at = next;
         }
-        self.push(at, self.body);
+        if let Some(body) = resumed {
+            self.push(at, body);
+        }
     }
 
     fn push(&mut self, address: u64, rule: (Rule, Slots)) {
@@ -457,4 +555,18 @@ impl Sweep {
             _ => self.rules.push((address, rule)),
         }
     }
+}
+
+/// Whether an epilog in a prolog gives up just what the prolog has made before it.
+fn takes_down(rules: &Rules, address: u64, epilog: &Epilog, code: &[u8]) -> bool {
+    let behind = rules.partition_point(|(start, _)| *start <= address);
+    let Some((_, (rule, _))) = behind.checked_sub(1).and_then(|at| rules.get(at)) else { return false };
+    let added = match code {
+        _ if epilog.adjustment == 0 => 0,
+        [0x48, 0x83, 0xc4, bytes, ..] => i64::from(*bytes as i8),
+        [0x48, 0x81, 0xc4, a, b, c, d, ..] => i64::from(i32::from_le_bytes([*a, *b, *c, *d])),
+        _ => return false,
+    };
+    let popped = epilog.steps.iter().filter(|step| step.pops).count() as i64;
+    rule.kind() == Some(Kind::Sp) && rule.offset() * WORD == added + (popped + 1) * WORD
 }

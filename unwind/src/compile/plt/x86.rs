@@ -63,8 +63,41 @@ enum Entry {
     PushesLinkMap,
 }
 
+/// What mold's tables of AMD64 begin with, 32 bytes with the padding: `endbr64; push r11; push [link map]; jmp [resolver]`. Entries have their number in r11.
+const MOLD_FIRST: ([u8; 8], [u8; 2]) = ([0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x53, 0xff, 0x35], [0xff, 0x25]);
+/// `endbr64; mov r11d, number; jmp [target]`.
+const MOLD_ENTRY: ([u8; 6], [u8; 2]) = ([0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0xbb], [0xff, 0x25]);
+
+/// The rules of one of those, whose entries push nothing.
+fn mold(plt: &Plt<'_>) -> Option<Vec<(Range<u64>, Rule)>> {
+    let has = |bytes: &[u8], at: usize, (front, jump): (&[u8], &[u8])| {
+        bytes.starts_with(front) && bytes.get(at..).is_some_and(|rest| rest.starts_with(jump))
+    };
+    let (first, entries) = plt.bytes.split_at_checked(2 * ENTRY_BYTES as usize)?;
+    let (header, entry) = ((&MOLD_FIRST.0[..], &MOLD_FIRST.1[..]), (&MOLD_ENTRY.0[..], &MOLD_ENTRY.1[..]));
+    let is_whole = plt.range.end.checked_sub(plt.range.start) == Some(plt.bytes.len() as u64);
+    let is_mold = is_whole && has(first, 12, header);
+    if !is_mold || !entries.chunks(ENTRY_BYTES as usize).all(|bytes| has(bytes, 10, entry)) {
+        return None;
+    }
+    let mut rules = Vec::new();
+    let (mut from, mut words) = (plt.range.start, 1);
+    // Behind both pushes; what follows the jump is padding.
+    for to in [6, 12, first.len() as u64].map(|at| plt.range.start.saturating_add(at)) {
+        push(&mut rules, from..to, on_stack(words)?);
+        (from, words) = (to, words + 1);
+    }
+    push(&mut rules, from..plt.range.end, on_stack(1)?);
+    Some(rules)
+}
+
 /// The rules of `plt` by rising address; `None` where its form is not known.
 pub(super) fn rules(plt: &Plt<'_>, arch: Arch) -> Option<Vec<(Range<u64>, Rule)>> {
+    if arch == Arch::X86_64
+        && let Some(rules) = mold(plt)
+    {
+        return Some(rules);
+    }
     let form = if arch == Arch::I686 { &IA32 } else { &AMD64 };
     let size = if form.usual_size.contains(&plt.entry_size) { ENTRY_BYTES } else { plt.entry_size };
     let entry_bytes = usize::try_from(size).ok()?;
@@ -181,6 +214,20 @@ mod tests {
             16,
             &[(0x1000, "CFA = rsp+8 (+8 where pc & 15 >= 11)"), (0x1010, "CFA = rsp+8"), (0x1016, "CFA = rsp+16")],
         );
+    }
+
+    #[test]
+    fn entries_of_mold_have_their_numbers_in_a_register() {
+        let first: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0x53, 0xff, 0x35, 0x44, 0x28, 0, 0, 0xff, 0x25, 0x46, 0x28];
+        let behind: &[u8] = &[0, 0, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc];
+        let entry: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa, 0x41, 0xbb, 1, 0, 0, 0, 0xff, 0x25, 0x28, 0x28, 0, 0];
+        let rules =
+            [(0x1000, "CFA = rsp+8"), (0x1006, "CFA = rsp+16"), (0x100c, "CFA = rsp+24"), (0x1020, "CFA = rsp+8")];
+        check(&[first, behind, entry, entry], 16, &rules);
+        // With something else behind it, nothing is known of it.
+        let bytes = [first, behind, entry, &[0xe8; 16]].concat();
+        let plt = Plt { range: 0x1000..0x1040, entry_size: 16, bytes: &bytes };
+        assert_eq!(super::rules(&plt, Arch::X86_64), None);
     }
 
     #[test]
