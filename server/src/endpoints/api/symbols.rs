@@ -14,7 +14,7 @@ use symseal_bundle::oci;
 
 use super::ApiError;
 use super::body::{Bound, spool};
-use crate::access::{Caller, Grant};
+use crate::access::{Action, Caller, Grant};
 use crate::app::App;
 use crate::arrival::Changed;
 use crate::blobs::{BlobDigest, Spool};
@@ -50,7 +50,7 @@ pub(crate) async fn put(
         ApiError::new(StatusCode::BAD_REQUEST, "symbols-name", "expected the file's name: ?name=libapp.so.debug")
     })?;
     let repository = repository(query)?;
-    check_writer(&caller, &repository)?;
+    check_writer(&caller, &repository, Action::Push)?;
     if app.debug_files.requires_seal(&repository) {
         let message = format!("{repository}: this server shows sealed bundles alone there: publish a sealed bundle");
         return Err(ApiError::new(StatusCode::FORBIDDEN, "seal-required", message));
@@ -89,8 +89,8 @@ pub(crate) async fn list(
     Ok(app.memory.json(&json!({ "files": files }))?)
 }
 
-fn check_writer(caller: &Caller, repository: &RepositoryName) -> Result<(), ApiError> {
-    if caller.may_write(repository) {
+fn check_writer(caller: &Caller, repository: &RepositoryName, action: Action) -> Result<(), ApiError> {
+    if caller.may_do(repository, action) {
         return Ok(());
     }
     Err(ApiError::forbidden(&Grant::Write(repository.clone().into())))
@@ -104,7 +104,7 @@ pub(crate) async fn delete(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let repository = repository(query.as_deref())?;
-    check_writer(&caller, &repository)?;
+    check_writer(&caller, &repository, Action::Delete)?;
     let unknown = || {
         let message = format!("{digest}: {repository} has no such loose file: expected the digest of its manifest");
         ApiError::new(StatusCode::NOT_FOUND, "symbols-unknown", message)
