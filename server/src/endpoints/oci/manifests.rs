@@ -33,6 +33,9 @@ pub(crate) async fn get(
     name: &RepositoryName,
     reference: &Reference,
 ) -> Result<Response, OciError> {
+    if matches!(reference, Reference::Tag(_)) {
+        app.catch_up_tags().await;
+    }
     let repository = app.repositories.get(name);
     let found = repository.as_ref().and_then(|repository| repository.manifest(reference));
     let (digest, manifest) = found.ok_or_else(|| {
@@ -93,7 +96,7 @@ pub(crate) async fn put(
 ) -> Result<Response, OciError> {
     let content_type = media_type(request)?;
     let mut tags = query_tags(query)?;
-    check_expected(&app, &name, &reference, request)?;
+    check_expected(&app, &name, &reference, request).await?;
     let bytes = app.memory.gather(Share::Writes, body, MANIFEST_LIMIT).await.map_err(|why| match why {
         NotGathered::TooLarge => {
             let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
@@ -152,7 +155,7 @@ pub(crate) async fn delete(
     reference: Reference,
     request: &HeaderMap,
 ) -> Result<Response, OciError> {
-    check_expected(&app, &name, &reference, request)?;
+    check_expected(&app, &name, &reference, request).await?;
     let missing = unknown(&name, &reference);
     let named = "another manifest of the repository names this one: delete that first";
     let task = tokio::spawn(async move { withdraw(&app, &name, &reference).await });
@@ -172,12 +175,18 @@ pub(crate) async fn delete(
 }
 
 /// Whether what a change is about is what the request's conditions say (RFC 9110, 13.1). Who changes it at the same instant is not kept from it.
-fn check_expected(
-    app: &App,
+///
+/// Another server may have changed it a moment ago, so these are looked at first.
+async fn check_expected(
+    app: &Arc<App>,
     name: &RepositoryName,
     reference: &Reference,
     request: &HeaderMap,
 ) -> Result<(), OciError> {
+    if ![header::IF_MATCH, header::IF_NONE_MATCH].iter().any(|name| request.contains_key(name)) {
+        return Ok(());
+    }
+    app.catch_up_repositories().await?;
     let now = app.repositories.get(name).and_then(|repository| repository.manifest(reference));
     let etag = now.as_ref().map(|(digest, _)| format!("\"{digest}\""));
     if !forbids_change(request, etag.as_deref()) {
