@@ -1,6 +1,7 @@
 //! Names for frames, out of the symbol tables of bundles.
 
 use std::collections::HashMap;
+use std::io;
 use std::ops::Deref;
 
 use memmap2::Mmap;
@@ -11,10 +12,13 @@ use symseal_symx::{Name, Table};
 use super::request::{Job, Offset, Request};
 use super::{MadeTables, Refused};
 use crate::app::App;
+use crate::blobs::NotGiven;
 use crate::debug_files::{FileKind, Key, Scope};
+use crate::endpoints::told_of_storage;
 use crate::http::GrowingText;
 use crate::ingest::parse_breakpad_id;
 use crate::made_tables::MadeTable;
+use crate::upstream::UpstreamAway;
 
 /// The largest answer, in bytes. A short request may name one long function a million times.
 const ANSWER_LIMIT: usize = 64 << 20;
@@ -205,11 +209,21 @@ fn find_table<'r>(app: &App, scope: &Scope, made: &'r MadeTables, id: &str) -> R
     let (guid, age) = parse_breakpad_id(id).ok_or(Missing::BadId)?;
     if let Some(found) = app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable) {
         let map = app.blobs.map(&found.digest);
-        return map.map(Bytes::Bundle).map_err(|error| Missing::Unreadable(format!("{}: {error}", found.digest)));
+        return map.map(Bytes::Bundle).map_err(|error| missing(&error));
     }
     match made.get(&(guid, age)).ok_or(Missing::Unknown)? {
         Ok(table) => Ok(Bytes::Made(table)),
-        Err(error) => Err(Missing::Unreadable(error.to_string())),
+        Err(error) => Err(missing(error)),
+    }
+}
+
+/// What everybody may be told of a table that is not had: what is wrong with the files that it is of, and not where this server keeps what.
+fn missing(error: &io::Error) -> Missing {
+    match error.kind() {
+        _ if NotGiven::is_why(error) => Missing::Unknown,
+        io::ErrorKind::InvalidData => Missing::Unreadable(error.to_string()),
+        _ if UpstreamAway::is_why(error) => Missing::Unreadable(error.to_string()),
+        _ => Missing::Unreadable(told_of_storage(error).to_owned()),
     }
 }
 
