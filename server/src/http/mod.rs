@@ -26,7 +26,7 @@ pub(crate) use broken::{BreakConnection, break_connection};
 pub(crate) use client::{choose_cryptography, client};
 pub(crate) use conditional::{forbids_change, names_tag};
 pub(crate) use drain::drain;
-pub(crate) use encoding::{Coding, accepted_coding};
+pub(crate) use encoding::{Coding, accepted_coding, content_coding};
 pub(crate) use gathered::{Gathered, GrowingText, Memory, NoRoom, NotGathered, Share};
 pub(crate) use host::{ONE_HOST, is_called_once, is_this_machine, name_of as name_of_host};
 pub(crate) use incoming::Incoming;

@@ -19,7 +19,7 @@ use crate::app::App;
 use crate::arrival::Changed;
 use crate::blobs::{BlobDigest, Spool};
 use crate::debug_files::{Candidate, FileKind, Key};
-use crate::http::form_values;
+use crate::http::{content_coding, form_values};
 use crate::ingest::{RefusedLoose, check_loose, loose_manifest};
 use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::quotas::Room;
@@ -42,9 +42,13 @@ pub(crate) async fn put(
     body: Body,
 ) -> Result<Response, ApiError> {
     let query = query.as_deref();
-    if let Some(coding) = headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+    if let Some(coding) = content_coding(&headers) {
         let message = format!("Content-Encoding {coding:?}: expected the file as it is, without one");
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "symbols-encoding", message));
+    }
+    if let Some(range) = headers.get(header::CONTENT_RANGE) {
+        let message = format!("Content-Range {range:?}: expected the whole file, without one");
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "symbols-invalid", message));
     }
     let name = form_values(query, "name").pop().ok_or_else(|| {
         ApiError::new(StatusCode::BAD_REQUEST, "symbols-name", "expected the file's name: ?name=libapp.so.debug")

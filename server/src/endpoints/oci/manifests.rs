@@ -13,7 +13,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::arrival::Changed;
 use crate::blobs::BlobDigest;
-use crate::http::{FileAnswer, NotGathered, Share, file_response, forbids_change, query_values};
+use crate::http::{FileAnswer, NotGathered, Share, content_coding, file_response, forbids_change, query_values};
 use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 use crate::shared::Promise;
@@ -94,6 +94,7 @@ pub(crate) async fn put(
     request: &HeaderMap,
     body: Body,
 ) -> Result<Response, OciError> {
+    check_whole(request)?;
     let content_type = media_type(request)?;
     let mut tags = query_tags(query)?;
     check_expected(&app, &name, &reference, request).await?;
@@ -199,6 +200,19 @@ async fn check_expected(
     };
     let message = format!("{asked} of {name} is {is_there}, which is not what If-Match or If-None-Match expect");
     Err(OciError::new(Code::PreconditionFailed, message))
+}
+
+/// Refuses a manifest that is packed for the way, or that is a part of one (RFC 9110, 14.5).
+fn check_whole(request: &HeaderMap) -> Result<(), OciError> {
+    if let Some(coding) = content_coding(request) {
+        let message = format!("Content-Encoding {coding:?}: expected the manifest as it is, without one");
+        return Err(OciError::new(Code::ManifestEncoded, message));
+    }
+    if let Some(range) = request.get(header::CONTENT_RANGE) {
+        let message = format!("Content-Range {range:?}: expected the whole manifest, without one");
+        return Err(OciError::new(Code::ManifestInvalid, message));
+    }
+    Ok(())
 }
 
 /// The `Content-Type` without parameters.
