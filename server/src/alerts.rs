@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::app::App;
 use crate::clock::now;
 use crate::debug_files::{Contested, FileKind, SecondOwner};
+use crate::metrics::family;
 use crate::repositories::RepositoryName;
 use crate::store::{AlertRow, Store, StoreError};
 
@@ -104,7 +105,8 @@ impl Alerts {
 
     /// The counts in the Prometheus text form.
     pub(crate) fn metrics(&self) -> String {
-        let mut text = String::from("# TYPE symseal_alerts_total counter\n");
+        let mut text = String::new();
+        family(&mut text, "symseal_alerts_total", "counter", "What an operator should look at, by kind.");
         for (kind, count) in [("second-owner", &self.second_owners), ("different-bytes", &self.contested)] {
             // Writing to a String cannot fail.
             let _ = writeln!(text, "symseal_alerts_total{{kind=\"{kind}\"}} {}", count.load(Ordering::Relaxed));

@@ -157,6 +157,14 @@ impl App {
         }
     }
 
+    /// [`Self::catch_up_repositories`] for a tag, which may lead elsewhere since. Where nothing can be learned what is known is answered: whoever pulls by
+    /// tag is better off with the last one that was heard of than with none.
+    pub(crate) async fn catch_up_tags(self: &Arc<Self>) {
+        if let Some(follower) = &self.follower {
+            follower.catch_up_if_it_can(self).await;
+        }
+    }
+
     /// How many changes of other servers were taken over.
     pub(crate) fn learned(&self) -> u64 {
         self.follower.as_ref().map_or(0, Follower::learned)

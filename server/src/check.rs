@@ -4,7 +4,7 @@ use symseal_sealer::load_trust_files;
 
 use crate::ServerError;
 use crate::collector::{NO_GRACE, Schedule, UNSHARED};
-use crate::config::{Config, RetentionConfig};
+use crate::config::{Config, QuotaConfig, RetentionConfig};
 use crate::origins::Origins;
 use crate::seals::SealRules;
 use crate::tls::Tls;
@@ -36,6 +36,7 @@ pub fn check(config: &Config, origins: &Origins, seals: Option<&SealRules>) -> R
 /// What a start would warn of, where blobs that nothing names are collected by this schedule.
 pub fn warnings(config: &Config, origins: &Origins, schedule: Option<Schedule>) -> Vec<String> {
     let mut warnings = idle_rules(&config.retention);
+    warnings.extend(doubled_quotas(&config.quotas));
     warnings.extend(origins.warnings());
     warnings.extend(config.tls.as_ref().and_then(crate::doctor::why_not_valid));
     if let (Some(burst), None) = (config.limits.burst, config.limits.requests_per_second) {
@@ -77,6 +78,22 @@ pub(crate) fn idle_rules(rules: &[RetentionConfig]) -> Vec<String> {
     idle
 }
 
+/// The quotas of repositories that have one already: both hold, so that the larger one means nothing.
+fn doubled_quotas(quotas: &[QuotaConfig]) -> Vec<String> {
+    let first = |later: &QuotaConfig| quotas.iter().position(|quota| quota.prefix == later.prefix);
+    let doubled = quotas.iter().enumerate().filter_map(|(at, later)| Some((at, first(later)?, later)));
+    doubled
+        .filter(|(at, first, _)| first < at)
+        .map(|(at, first, later)| {
+            let (at, first) = (at.saturating_add(1), first.saturating_add(1));
+            format!(
+                "[[quotas]] {at} has the prefix {} of [[quotas]] {first}: both hold, so leave one of them out",
+                later.prefix
+            )
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::{Path, PathBuf};
@@ -116,12 +133,20 @@ mod tests {
     }
 
     #[test]
+    fn a_second_quota_of_the_same_repositories_is_told() {
+        let quota = |prefix: &str| QuotaConfig { prefix: prefix.parse().unwrap(), bytes: Some(1), bundles: None };
+        assert!(doubled_quotas(&[quota("*"), quota("team"), quota("team/app")]).is_empty());
+        let told = doubled_quotas(&[quota("*"), quota("team"), quota("team/")]);
+        assert_eq!(told, ["[[quotas]] 3 has the prefix team of [[quotas]] 2: both hold, so leave one of them out"]);
+    }
+
+    #[test]
     fn a_burst_without_a_rate_is_told() {
         let mut config = Config::new("data", ([127, 0, 0, 1], 0).into());
-        config.limits.burst = Some(0);
+        config.limits.burst = Some(7);
         let none = Origins::default();
         let told = warnings(&config, &none, None);
-        assert!(told.len() == 1 && told[0].starts_with("limits.burst = 0 means nothing without"), "{told:?}");
+        assert!(told.len() == 1 && told[0].starts_with("limits.burst = 7 means nothing without"), "{told:?}");
         config.limits.requests_per_second = Some(1.0);
         assert!(warnings(&config, &none, None).is_empty());
     }

@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post};
 use axum::{Extension, Router};
@@ -45,6 +45,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::arrival;
 use crate::debug_files::Scope;
+use crate::endpoints::api::ApiError;
 use crate::endpoints::oci::{Code, OciError, Target};
 use crate::endpoints::{api, debuginfod, health, log, metrics, oci, pages, symbolicate, symbols};
 use crate::http::Peer;
@@ -91,13 +92,15 @@ pub(crate) fn routes(app: Arc<App>) -> Router {
         .route("/api/v2/checkpoint", get(log::files::get))
         .route("/api/v2/tile/{*rest}", get(log::files::get))
         .route("/api/v2/log/entries", post(log::entries::post))
-        .fallback(nothing_here)
+        .fallback(unrouted)
         // Every endpoint that takes a body bounds or streams it itself.
         .layer(DefaultBodyLimit::disable());
     if app.follower.is_some() {
         router = router.layer(from_fn_with_state(Arc::clone(&app), look_elsewhere));
     }
-    router.layer(from_fn_with_state(Arc::clone(&app), arrival::receive)).with_state(app)
+    let router = router.layer(from_fn_with_state(Arc::clone(&app), arrival::receive)).with_state(app);
+    // Around all of it: the router says last which methods a path knows.
+    Router::new().fallback_service(router).layer(from_fn(in_form))
 }
 
 async fn registry(State(app): State<Arc<App>>, Extension(caller): Extension<Caller>, request: Request) -> Response {
@@ -207,6 +210,39 @@ async fn metadata(State(app): State<Arc<App>>, Extension(caller): Extension<Call
 /// The servers that a request came through.
 fn hops(request: &Request) -> Hops {
     Hops::of(request.headers(), request.extensions().get::<Peer>().map(|peer| peer.0))
+}
+
+async fn unrouted(request: Request) -> Response {
+    let path = request.uri().path();
+    if !path.starts_with("/api/") {
+        return nothing_here().await;
+    }
+    ApiError::new(StatusCode::NOT_FOUND, "path-unknown", format!("{path}: the API has no such path")).into_response()
+}
+
+/// Gives an answer that the routes made by themselves, to a method that a path does not know, the form of its API; and every list of methods the one form.
+async fn in_form(request: Request, next: Next) -> Response {
+    let is_api = request.uri().path().starts_with("/api/");
+    let method = request.method().clone();
+    let mut answer = next.run(request).await;
+    if answer.status() != StatusCode::METHOD_NOT_ALLOWED {
+        return answer;
+    }
+    let spaced = answer.headers().get(header::ALLOW).and_then(|known| known.to_str().ok()).map(|known| {
+        known.split(',').map(str::trim).filter(|method| !method.is_empty()).collect::<Vec<_>>().join(", ")
+    });
+    if let Some(known) = spaced.and_then(|known| HeaderValue::try_from(known).ok()) {
+        answer.headers_mut().insert(header::ALLOW, known);
+    }
+    if is_api {
+        let message = format!("{method} is not known for this path");
+        let told = ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method-unknown", message).into_response();
+        let (head, body) = told.into_parts();
+        answer.headers_mut().remove(header::CONTENT_LENGTH);
+        answer.headers_mut().extend(head.headers);
+        *answer.body_mut() = body;
+    }
+    answer
 }
 
 async fn nothing_here() -> Response {

@@ -264,6 +264,10 @@ fn collect(args: &GcArgs) -> Result<Answer> {
         None => runtime.block_on(symseal_server::collect_stopped(&config.data, grace)),
     };
     let collected = match collected {
+        Err(ServerError::Locked { path }) if config.blobs.is_some() => bail!(
+            "{}: a server uses this data directory: to collect from the bucket beside the servers give this command a directory of its own (--data ANOTHER_DIR)",
+            path.display()
+        ),
         Err(ServerError::Locked { path }) => bail!(
             "{}: a server uses this data directory, and collects by itself (symseal serve --gc-interval): stop it first",
             path.display()

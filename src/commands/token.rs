@@ -135,8 +135,8 @@ async fn create(args: &CreateArgs) -> Result<Answer> {
     if args.expires.is_some_and(|expires| expires <= now()) {
         bail!("--expires {}: expected a time to come", args.expires.map(|time| time.to_string()).unwrap_or_default());
     }
-    if args.name.chars().any(char::is_control) {
-        bail!("--name {:?}: expected a name without control characters", args.name);
+    if args.name.trim().is_empty() || args.name.chars().any(char::is_control) {
+        bail!("--name {:?}: expected a name, without control characters", args.name);
     }
     let keys = args.keys.iter().map(key_id).collect::<Result<Vec<KeyId>>>()?;
     let tokens = args.place.open(true).await?;

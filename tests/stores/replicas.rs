@@ -106,15 +106,76 @@ fn what_one_server_acknowledged_the_other_serves_at_once() {
         let content_type = format!("Content-Type: {}", source.header("content-type")[0]);
         let put = ["--request", "PUT", "--header", &content_type, "--data-binary", &body];
         assert_eq!(ask(&one, &format!("/v2/team/app/manifests/{tag}"), &put).status, 201);
-        wait_until("the tag moves", || digest(&two, tag) == digest(&one, expected));
+        assert_eq!(digest(&two, tag), digest(&one, expected), "the tag moves");
     }
     assert_eq!(ask(&two, "/v2/team/app/manifests/5", &["--request", "DELETE"]).status, 202);
-    wait_until("the tag goes", || get(&one, "/v2/team/app/manifests/5").status == 404);
+    assert_eq!(get(&one, "/v2/team/app/manifests/5").status, 404, "the tag goes");
     let last = format!("/buildid/{}/debuginfo", id(1));
     let digest = ask(&one, "/v2/team/app/manifests/1", &["--head"]).header("docker-content-digest")[0].to_owned();
     assert_eq!(ask(&two, &format!("/v2/team/app/manifests/{digest}"), &["--request", "DELETE"]).status, 202);
     wait_until("the bundle goes", || get(&one, &last).status == 404);
     assert_eq!(get(&two, &last).status, 404);
+}
+
+/// An index without manifests that says `text`, as curl sends it to a tag of `team/app` under a condition; the status.
+fn put_index(address: &str, tag: &str, text: &str, condition: Option<&str>) -> u16 {
+    let index = index(text);
+    let mut put =
+        vec!["--request", "PUT", "--header", "Content-Type: application/vnd.oci.image.index.v1+json", "--data", &index];
+    put.extend(condition.into_iter().flat_map(|condition| ["--header", condition]));
+    ask(address, &format!("/v2/team/app/manifests/{tag}"), &put).status
+}
+
+fn index(text: &str) -> String {
+    format!(
+        r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[],"annotations":{{"text":"{text}"}}}}"#
+    )
+}
+
+#[test]
+fn a_tag_leads_on_every_server_where_it_was_moved_last_and_so_do_conditions_say() {
+    let Some(scene) = Scene::new() else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    let shown = |address: &str, tag: &str| {
+        let found = get(address, &format!("/v2/team/app/manifests/{tag}"));
+        (found.status, String::from_utf8(found.body).unwrap())
+    };
+    // Often: what the other server hears by itself may be there in time now and then.
+    for turn in 0..12 {
+        let text = format!("turn {turn}");
+        assert_eq!(put_index(&one, "moved", &text, None), 201);
+        assert_eq!(shown(&two, "moved"), (200, index(&text)), "{text}");
+        let matches = format!("If-Match: \"{}\"", sha256(index(&text).as_bytes()));
+        assert_eq!(put_index(&one, "moved", "between", Some(&matches)), 201, "{text}");
+        assert_eq!(put_index(&two, "moved", "lost", Some(&matches)), 412, "{text}");
+        let new = format!("new-{turn}");
+        assert_eq!(put_index(&one, &new, "first", Some("If-None-Match: *")), 201, "{text}");
+        assert_eq!(put_index(&two, &new, "second", Some("If-None-Match: *")), 412, "{text}");
+        assert_eq!(shown(&two, &new), (200, index("first")), "{text}");
+        assert_eq!(ask(&one, &format!("/v2/team/app/manifests/{new}"), &["--request", "DELETE"]).status, 202);
+        assert_eq!(shown(&two, &new).0, 404, "{text}");
+    }
+}
+
+#[test]
+fn a_tag_is_answered_as_it_was_known_while_the_database_is_away() {
+    let Some(mut scene) = Scene::new() else { return };
+    let (one, two) = (scene.address(0), scene.address(1));
+    assert_eq!(put_index(&one, "kept", "last", None), 201);
+    assert_eq!(get(&two, "/v2/team/app/manifests/kept").status, 200);
+    scene.postgres.stop();
+    for _ in 0..3 {
+        let asked = std::time::Instant::now();
+        assert_eq!(get(&two, "/v2/team/app/manifests/kept").status, 200);
+        assert!(asked.elapsed().as_secs() < 12, "{:?}", asked.elapsed());
+    }
+    // A condition cannot be judged by what was known.
+    assert_eq!(put_index(&two, "kept", "next", Some("If-None-Match: *")), 503);
+    scene.postgres.start_again();
+    wait_until("a tag that moved is seen again", || {
+        put_index(&one, "kept", "after", None) == 201
+            && get(&two, "/v2/team/app/manifests/kept").body == index("after").as_bytes()
+    });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use symseal_seal::UtcSeconds;
 
-use super::Grant;
+use super::{Action, Grant, SessionScope};
 use crate::repositories::{Prefix, RepositoryName};
 use crate::tokens::TokenInfo;
 
@@ -18,8 +18,8 @@ enum Who {
     Anyone { token: Option<Arc<KnownToken>> },
     /// Showed no token, or a session that was opened without one.
     Stranger { anonymous: Arc<[Grant]>, in_session: bool },
-    /// Showed a token.
-    Holder { anonymous: Arc<[Grant]>, token: Arc<KnownToken>, narrowed: Option<Arc<[Grant]>> },
+    /// Showed a token, or a session of it, which has a part of its grants.
+    Holder { anonymous: Arc<[Grant]>, token: Arc<KnownToken>, narrowed: Option<Arc<SessionScope>> },
 }
 
 /// A token with the hash that it is known by.
@@ -44,8 +44,8 @@ impl Caller {
         Self(Who::Holder { anonymous: Arc::clone(anonymous), token, narrowed: None })
     }
 
-    pub(super) fn session(anonymous: &Arc<[Grant]>, token: Arc<KnownToken>, grants: Vec<Grant>) -> Self {
-        Self(Who::Holder { anonymous: Arc::clone(anonymous), token, narrowed: Some(grants.into()) })
+    pub(super) fn session(anonymous: &Arc<[Grant]>, token: Arc<KnownToken>, scope: SessionScope) -> Self {
+        Self(Who::Holder { anonymous: Arc::clone(anonymous), token, narrowed: Some(Arc::new(scope)) })
     }
 
     /// Whether it showed nothing where something is asked for.
@@ -62,21 +62,23 @@ impl Caller {
         }
     }
 
-    /// Whether a token that it may have, or another session of its token, would let it read a repository: then it is told to show that.
-    pub(crate) fn may_show_reading(&self, repository: &RepositoryName) -> bool {
-        self.may_show(|grant| grant.reads(repository))
-    }
-
-    /// [`Self::may_show_reading`], for writing.
-    pub(crate) fn may_show_writing(&self, repository: &RepositoryName) -> bool {
-        self.may_show(|grant| grant.writes(repository))
-    }
-
-    fn may_show(&self, wanted: impl Fn(&Grant) -> bool) -> bool {
+    /// Whether a token that it may have, or another session of its token, would let it do something to a repository: then it is told to show that.
+    pub(crate) fn may_show(&self, repository: &RepositoryName, action: Action) -> bool {
         match &self.0 {
             Who::Anyone { .. } => false,
             Who::Stranger { .. } => true,
-            Who::Holder { token, narrowed, .. } => narrowed.is_some() && token.info.grants.iter().any(wanted),
+            Who::Holder { token, narrowed, .. } => {
+                narrowed.is_some() && token.info.grants.iter().any(|grant| grant.allows(repository, action))
+            }
+        }
+    }
+
+    /// The same, for the list of repositories.
+    pub(crate) fn may_show_listing(&self) -> bool {
+        match &self.0 {
+            Who::Anyone { .. } | Who::Stranger { in_session: true, .. } => false,
+            Who::Stranger { in_session: false, .. } => true,
+            Who::Holder { narrowed, .. } => narrowed.as_ref().is_some_and(|scope| !scope.lists()),
         }
     }
 
@@ -107,41 +109,64 @@ impl Caller {
         Some(&self.token()?.hash)
     }
 
-    /// What it may do; `None` for everything.
-    fn grants(&self) -> Option<impl Iterator<Item = &Grant>> {
-        let (anonymous, own): (&[Grant], &[Grant]) = match &self.0 {
-            Who::Anyone { .. } => return None,
-            Who::Stranger { anonymous, .. } => (anonymous, &[]),
-            Who::Holder { anonymous, token, narrowed } => {
-                (anonymous, narrowed.as_deref().unwrap_or(&token.info.grants))
-            }
-        };
-        Some(anonymous.iter().chain(own))
+    /// What it may do whatever it showed, and what its token lets it do; `None` for everything.
+    fn grants(&self) -> Option<(&[Grant], &[Grant])> {
+        match &self.0 {
+            Who::Anyone { .. } => None,
+            Who::Stranger { anonymous, .. } => Some((anonymous, &[])),
+            Who::Holder { anonymous, token, .. } => Some((anonymous, &token.info.grants)),
+        }
     }
 
+    /// What its session has of its token's grants; `None` where it has them all.
+    fn narrowed(&self) -> Option<&SessionScope> {
+        match &self.0 {
+            Who::Holder { narrowed, .. } => narrowed.as_deref(),
+            Who::Anyone { .. } | Who::Stranger { .. } => None,
+        }
+    }
+
+    /// Whether it may do what is none of the registry's: no session lets anybody do that.
     fn may(&self, wanted: impl Fn(&Grant) -> bool) -> bool {
-        self.grants().is_none_or(|mut grants| grants.any(wanted))
+        let Some((anonymous, own)) = self.grants() else { return true };
+        let own = if self.narrowed().is_none() { own } else { &[] };
+        anonymous.iter().chain(own).any(wanted)
+    }
+
+    /// Whether it may do something to a repository.
+    pub(crate) fn may_do(&self, repository: &RepositoryName, action: Action) -> bool {
+        let Some((anonymous, own)) = self.grants() else { return true };
+        let allows = |grants: &[Grant]| grants.iter().any(|grant| grant.allows(repository, action));
+        allows(anonymous) || (self.narrowed().is_none_or(|scope| scope.allows(repository, action)) && allows(own))
     }
 
     /// Whether it may read a repository, and so have its blobs mounted elsewhere.
     pub(crate) fn may_read(&self, repository: &RepositoryName) -> bool {
-        self.may(|grant| grant.reads(repository))
+        self.may_do(repository, Action::Pull)
     }
 
-    /// Whether it may push to a repository and delete from it.
-    pub(crate) fn may_write(&self, repository: &RepositoryName) -> bool {
-        self.may(|grant| grant.writes(repository))
+    /// Whether a list of repositories shows one to it.
+    pub(crate) fn may_see(&self, repository: &RepositoryName) -> bool {
+        let by_list = || {
+            let lists = self.narrowed().is_some_and(SessionScope::lists);
+            lists
+                && self.grants().is_some_and(|(_, own)| own.iter().any(|grant| grant.allows(repository, Action::Pull)))
+        };
+        self.may_read(repository) || by_list()
     }
 
     /// The repositories that it may read; `None` for all.
     pub(crate) fn readable(&self) -> Option<Arc<[Prefix]>> {
-        let prefixes: Vec<Prefix> = self
-            .grants()?
-            .filter_map(|grant| match grant {
-                Grant::Read(prefix) | Grant::Write(prefix) => Some(prefix.clone()),
-                _ => None,
-            })
-            .collect();
+        let (anonymous, own) = self.grants()?;
+        let below = |grants: &[Grant]| grants.iter().filter_map(Grant::prefix).cloned().collect::<Vec<_>>();
+        let mut prefixes = below(anonymous);
+        match self.narrowed().filter(|scope| !scope.is_everything()) {
+            None => prefixes.extend(below(own)),
+            Some(scope) => {
+                let granted = scope.pulled().filter(|name| own.iter().any(|grant| grant.allows(name, Action::Pull)));
+                prefixes.extend(granted.cloned().map(Prefix::of_one));
+            }
+        }
         (!prefixes.iter().any(Prefix::holds_all)).then(|| prefixes.into())
     }
 
@@ -168,9 +193,9 @@ impl Caller {
         }
     }
 
-    /// Everything that it may do in the registry.
-    pub(crate) fn registry_grants(&self) -> Vec<Grant> {
-        let grants = self.grants().into_iter().flatten();
-        grants.filter(|grant| matches!(grant, Grant::Read(_) | Grant::Write(_))).cloned().collect()
+    /// Everything that its token lets it do in the registry.
+    pub(super) fn registry_grants(&self) -> Vec<Grant> {
+        let (_, own) = self.grants().unwrap_or_default();
+        own.iter().filter(|grant| grant.prefix().is_some()).cloned().collect()
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::Action;
 use crate::repositories::{ParsePrefixError, Prefix, RepositoryName};
 
 /// One thing that a token may do.
@@ -23,14 +24,21 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// Whether it lets its holder read a repository.
-    pub(crate) fn reads(&self, repository: &RepositoryName) -> bool {
-        matches!(self, Self::Read(prefix) | Self::Write(prefix) if prefix.holds(repository))
+    /// Whether it lets its holder do something to a repository. Who may write may delete, and read.
+    pub(crate) fn allows(&self, repository: &RepositoryName, action: Action) -> bool {
+        match self {
+            Self::Read(prefix) => action == Action::Pull && prefix.holds(repository),
+            Self::Write(prefix) => prefix.holds(repository),
+            _ => false,
+        }
     }
 
-    /// Whether it lets its holder write to a repository.
-    pub(crate) fn writes(&self, repository: &RepositoryName) -> bool {
-        matches!(self, Self::Write(prefix) if prefix.holds(repository))
+    /// The repositories that it is about.
+    pub(super) fn prefix(&self) -> Option<&Prefix> {
+        match self {
+            Self::Read(prefix) | Self::Write(prefix) => Some(prefix),
+            _ => None,
+        }
     }
 }
 
@@ -95,7 +103,8 @@ mod tests {
     fn who_may_write_may_read() {
         let grant: Grant = "write:team".parse().unwrap();
         let app: RepositoryName = "team/app".parse().unwrap();
-        assert!(grant.reads(&app) && grant.writes(&app));
-        assert!(!"read:team".parse::<Grant>().unwrap().writes(&app));
+        assert!([Action::Pull, Action::Push, Action::Delete].iter().all(|action| grant.allows(&app, *action)));
+        let reads: Grant = "read:team".parse().unwrap();
+        assert!(reads.allows(&app, Action::Pull) && !reads.allows(&app, Action::Push));
     }
 }

@@ -12,6 +12,7 @@ mod grant;
 mod hidden;
 mod known;
 mod oidc;
+mod scope;
 mod session;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) use credentials::{PathToken, shown_token, take_path_token};
 pub use grant::{Grant, ParseGrantError};
 pub(crate) use hidden::{hide_secrets, hide_tokens};
 pub use oidc::{OidcIssuer, OidcRule};
+pub(crate) use scope::{Action, SessionScope};
 pub(crate) use session::{Session, SessionKey};
 
 use caller::KnownToken;
@@ -172,18 +174,19 @@ impl Access {
             Some(pipeline) => pipeline,
             None => self.known.find(hash).await?.ok_or(CallerError::Refused)?,
         };
-        Ok(Caller::session(&rules.anonymous, token, session.grants))
+        Ok(Caller::session(&rules.anonymous, token, session.scope))
     }
 
-    /// A session token for a caller, that lets it do what `grants` say; `None` on an open server.
-    pub(crate) fn open_session(&self, caller: &Caller, grants: Vec<Grant>) -> Option<String> {
+    /// A session token for a caller, with what `scope` says of its grants; `None` on an open server.
+    pub(crate) fn open_session(&self, caller: &Caller, scope: SessionScope) -> Option<String> {
         let rules = self.rules.as_ref()?;
         let expires = now().0.saturating_add(i64::from(SESSION_SECONDS));
         let expires = caller.token_expires().map_or(expires, |of_token| expires.min(of_token.0));
         let token = caller.token_hash().map(str::to_owned);
         let is_of_pipeline = token.as_deref().is_some_and(oidc::is_of_pipeline);
         let token_expires = caller.token_expires().filter(|_| is_of_pipeline).map(|time| time.0);
-        Some(Session { token, grants, expires, token_expires }.seal(&rules.key))
+        let grants = if is_of_pipeline { caller.registry_grants() } else { Vec::new() };
+        Some(Session { token, scope, grants, expires, token_expires }.seal(&rules.key))
     }
 }
 

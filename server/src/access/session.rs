@@ -9,7 +9,7 @@ use ring::hmac;
 use serde::{Deserialize, Serialize};
 use symseal_seal::UtcSeconds;
 
-use super::Grant;
+use super::{Grant, SessionScope};
 use crate::store::{Store, StoreError, hmac_key};
 
 /// What every session token begins with.
@@ -23,7 +23,9 @@ const KEY_NAME: &str = "session-key";
 pub(crate) struct Session {
     /// The hash of the token that it was opened with; `None` for a stranger's.
     pub(crate) token: Option<String>,
-    /// What it may do: some of what its token may.
+    /// What of its token's grants it has.
+    pub(crate) scope: SessionScope,
+    /// These, where nobody keeps them: an identity token's.
     pub(crate) grants: Vec<Grant>,
     /// From when on it no longer holds, in seconds since 1970.
     pub(crate) expires: i64,
@@ -35,7 +37,11 @@ pub(crate) struct Session {
 struct Claims {
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<String>,
-    grants: Vec<String>,
+    /// Of everything, nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
+    /// Not left out where it is empty: a session of a server from before has none, and is not one of everything.
+    token_grants: Vec<String>,
     exp: i64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token_exp: Option<i64>,
@@ -62,7 +68,8 @@ impl Session {
     pub(super) fn seal(&self, key: &SessionKey) -> String {
         let claims = Claims {
             token: self.token.clone(),
-            grants: self.grants.iter().map(Grant::to_string).collect(),
+            scope: self.scope.text(),
+            token_grants: self.grants.iter().map(Grant::to_string).collect(),
             exp: self.expires,
             token_exp: self.token_expires,
         };
@@ -78,9 +85,10 @@ impl Session {
         let claims = URL_SAFE_NO_PAD.decode(claims).ok()?;
         hmac::verify(&key.0, &claims, &URL_SAFE_NO_PAD.decode(mac).ok()?).ok()?;
         let claims: Claims = serde_json::from_slice(&claims).ok()?;
-        let grants = claims.grants.iter().map(|grant| grant.parse().ok()).collect::<Option<Vec<Grant>>>()?;
-        let Claims { token, exp, token_exp, .. } = claims;
-        (at.0 < exp).then_some(Self { token, grants, expires: exp, token_expires: token_exp })
+        let grants = claims.token_grants.iter().map(|grant| grant.parse().ok()).collect::<Option<Vec<Grant>>>()?;
+        let Claims { token, scope, exp, token_exp, .. } = claims;
+        let scope = SessionScope::of_text(scope.as_deref());
+        (at.0 < exp).then_some(Self { token, scope, grants, expires: exp, token_expires: token_exp })
     }
 }
 
@@ -95,7 +103,8 @@ mod tests {
     #[test]
     fn a_session_holds_with_its_key_and_until_it_expires() {
         let grants = vec!["read:team".parse().unwrap(), "write:team/app".parse().unwrap()];
-        let session = Session { token: Some("ab".into()), grants, expires: 1_000, token_expires: Some(2_000) };
+        let scope = SessionScope::of(&["repository:team/app:pull,push registry:catalog:*".to_owned()]);
+        let session = Session { token: Some("ab".into()), scope, grants, expires: 1_000, token_expires: Some(2_000) };
         let text = session.seal(&key(1));
         assert_eq!(Session::open(&text, &key(1), UtcSeconds(999)), Some(session));
         assert_eq!(Session::open(&text, &key(1), UtcSeconds(1_000)), None);
@@ -104,8 +113,8 @@ mod tests {
 
     #[test]
     fn a_session_with_any_byte_changed_does_not_hold() {
-        let session =
-            Session { token: None, grants: vec!["read:*".parse().unwrap()], expires: 1_000, token_expires: None };
+        let (scope, grants) = (SessionScope::of(&[]), vec!["read:*".parse().unwrap()]);
+        let session = Session { token: None, scope, grants, expires: 1_000, token_expires: None };
         let text = session.seal(&key(1));
         for at in 0..text.len() {
             let mut bytes = text.clone().into_bytes();

@@ -251,6 +251,12 @@ impl ConfigFile {
                 problem: "expected a number above 0; leave it out for no limit".into(),
             });
         }
+        if self.limits.burst == Some(0) {
+            return Err(ConfigError::Setting {
+                setting: "limits.burst",
+                problem: "expected a number above 0; leave it out for ten seconds' worth".into(),
+            });
+        }
         for (setting, bytes) in [
             ("limits.upload", self.limits.upload),
             ("limits.read_per_hour", self.limits.read_per_hour),

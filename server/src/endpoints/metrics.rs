@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::access::Caller;
 use crate::app::App;
+use crate::metrics::single;
 use crate::trees::TreeCounts;
 
 /// The counts.
@@ -19,21 +20,21 @@ pub(crate) async fn get(State(app): State<Arc<App>>, Extension(caller): Extensio
     if app.access.may_watch(&caller) {
         text.push_str(&app.quotas.metrics(&app.repositories));
     }
-    let mut write = |name: &str, kind: &str, value: u64| {
-        text.push_str(&format!("# TYPE symseal_{name} {kind}\nsymseal_{name} {value}\n"));
+    let mut write = |name: &str, kind: &str, help: &str, value: u64| {
+        single(&mut text, &format!("symseal_{name}"), kind, help, value);
     };
     let (files, bytes) = app.cache.filled();
-    write("cache_files", "gauge", files);
-    write("cache_bytes", "gauge", bytes);
-    write("cache_capacity_bytes", "gauge", app.cache.capacity());
+    write("cache_files", "gauge", "Files in the cache of what was made or fetched.", files);
+    write("cache_bytes", "gauge", "Their bytes.", bytes);
+    write("cache_capacity_bytes", "gauge", "Bytes that they may have.", app.cache.capacity());
     if let Some(trees) = app.trees.get() {
         let TreeCounts { files, keys, bombs, passed_over, broken_off, too_deep } = trees.counts();
-        write("tree_files", "gauge", files.into());
-        write("tree_keys", "gauge", keys.into());
-        write("tree_bombs_total", "counter", bombs);
-        write("tree_members_passed_over_total", "counter", passed_over);
-        write("tree_archives_broken_off_total", "counter", broken_off);
-        write("tree_folders_too_deep", "gauge", too_deep);
+        write("tree_files", "gauge", "Files with a debug id in the directories that are served.", files.into());
+        write("tree_keys", "gauge", "What they can be asked for by.", keys.into());
+        write("tree_bombs_total", "counter", "Archives that come to too much.", bombs);
+        write("tree_members_passed_over_total", "counter", "Members of archives that are not read.", passed_over);
+        write("tree_archives_broken_off_total", "counter", "Archives that are damaged.", broken_off);
+        write("tree_folders_too_deep", "gauge", "Folders that lie too deep to be read.", too_deep);
     }
     ([(header::CONTENT_TYPE, content_type)], text).into_response()
 }

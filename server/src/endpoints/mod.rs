@@ -18,7 +18,7 @@ mod whole_file;
 pub(crate) use plain::{not_found, plain, refused_method};
 pub(crate) use tree_file::{tree_copy, tree_file, tree_part};
 pub(crate) use trouble::{is_of_database, told_of_database, told_of_storage};
-pub(crate) use upstream_file::{unavailable, upstream_file};
+pub(crate) use upstream_file::{unavailable, unmade, upstream_file};
 pub(crate) use whole_file::{first_there, whole_file};
 
 /// `Cache-Control` of what is named by its content: it never changes.

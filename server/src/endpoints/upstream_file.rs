@@ -3,13 +3,14 @@
 //! Clients of elfutils keep every error status for ten minutes as "there is nothing". So where it cannot be told whether there is such a
 //! file, they get a connection that ends before an answer, which they try again; others get 502.
 
+use std::io;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 
-use super::{BY_ID, debuginfod, not_found, plain};
+use super::{BY_ID, debuginfod, not_found, plain, told_of_storage};
 use crate::app::App;
 use crate::file_cache::CachedFile;
 use crate::http::{FileAnswer, break_connection, file_response};
@@ -37,8 +38,7 @@ pub(crate) async fn upstream_file(
 
 /// What is said where nothing can be said.
 pub(crate) fn unavailable(request: &HeaderMap, why: &str) -> Response {
-    let agent = request.get(header::USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
-    if agent.starts_with(ELFUTILS.as_bytes()) {
+    if is_of_elfutils(request) {
         return break_connection(why);
     }
     tracing::info!(why, "whether there is a file cannot be told");
@@ -46,6 +46,23 @@ pub(crate) fn unavailable(request: &HeaderMap, why: &str) -> Response {
         plain(StatusCode::BAD_GATEWAY, "whether there is such a file cannot be told at this moment: try again later");
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// What is said where a file could not be made for an `error` of this server's. Where its disk is full that is told to those who take a status for what it is.
+pub(crate) fn unmade(request: &HeaderMap, what: &str, error: &io::Error) -> Response {
+    let is_full =
+        matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge);
+    if !is_full || is_of_elfutils(request) {
+        return unavailable(request, &format!("{what}: {error}"));
+    }
+    let mut response = plain(StatusCode::INSUFFICIENT_STORAGE, told_of_storage(error));
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn is_of_elfutils(request: &HeaderMap) -> bool {
+    let agent = request.get(header::USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
+    agent.starts_with(ELFUTILS.as_bytes())
 }
 
 fn cached(app: &App, method: &Method, request: &HeaderMap, found: CachedFile) -> Response {

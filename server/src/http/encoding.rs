@@ -1,6 +1,6 @@
 //! `Accept-Encoding` of a request (RFC 9110, section 12.5.3).
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 
 /// A content coding that files are kept in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,6 +19,12 @@ impl Coding {
             Self::Gzip => "gzip",
         }
     }
+}
+
+/// What a body that is sent to us is packed in, if it is.
+pub(crate) fn content_coding(request: &HeaderMap) -> Option<&HeaderValue> {
+    let codings = request.get_all(header::CONTENT_ENCODING);
+    codings.iter().find(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
 }
 
 /// The coding that a client takes and we like best. None with a `Range`, which counts bytes of the file itself.

@@ -24,7 +24,10 @@ use tokio::task::AbortHandle;
 use super::drain;
 
 /// Bytes of all that is held at once for questions and their answers, beside what is free.
-const ROOM: usize = 192 << 20;
+const ROOM: usize = 128 << 20;
+
+/// The same, for what is read of questions while they are worked on, which may come to many times what they are in JSON.
+const ROOM_FOR_READING: usize = 64 << 20;
 
 /// The same, for what is written.
 const ROOM_FOR_WRITES: usize = 64 << 20;
@@ -39,6 +42,7 @@ pub(super) const PACE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Memory {
     parts: Arc<Semaphore>,
+    for_reading: Arc<Semaphore>,
     for_writes: Arc<Semaphore>,
     pace: Duration,
 }
@@ -55,6 +59,60 @@ pub(crate) enum Share {
 /// Room that was taken. It is free again when this is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Room(Option<OwnedSemaphorePermit>);
+
+impl Room {
+    /// Makes it one for so many bytes, out of `parts`.
+    fn widen(&mut self, parts: &Arc<Semaphore>, bytes: usize) -> Result<(), NoRoom> {
+        let wanted = if bytes <= PART { 0 } else { bytes.div_ceil(PART) };
+        let more = wanted.saturating_sub(self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
+        if more == 0 {
+            return Ok(());
+        }
+        let more = u32::try_from(more).map_err(|_| NoRoom)?;
+        let more = Arc::clone(parts).try_acquire_many_owned(more).map_err(|_| NoRoom)?;
+        match &mut self.0 {
+            Some(permit) => permit.merge(more),
+            none => *none = Some(more),
+        }
+        Ok(())
+    }
+}
+
+/// A text that is made in memory, with room for what it takes before it takes it.
+#[derive(Debug)]
+pub(crate) struct GrowingText {
+    bytes: Vec<u8>,
+    room: Room,
+    parts: Arc<Semaphore>,
+}
+
+impl GrowingText {
+    /// Adds to its end.
+    ///
+    /// # Errors
+    /// [`NoRoom`].
+    pub(crate) fn push(&mut self, more: &[u8]) -> Result<(), NoRoom> {
+        let whole = self.bytes.len().saturating_add(more.len());
+        if whole > self.bytes.capacity() {
+            // As of a body: doubled, and all of it counts.
+            let capacity = whole.max(self.bytes.capacity().saturating_mul(2));
+            self.room.widen(&self.parts, capacity)?;
+            self.bytes.reserve_exact(capacity.saturating_sub(self.bytes.len()));
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(())
+    }
+
+    /// Its length, in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The body of an answer, in its room.
+    pub(crate) fn into_body(self, memory: &Memory) -> Body {
+        memory.held(self.bytes, self.room)
+    }
+}
 
 /// There is no room for more.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
@@ -85,13 +143,6 @@ pub(crate) struct Gathered {
     room: Room,
 }
 
-impl Gathered {
-    /// The room, for what was made of the bytes.
-    pub(crate) fn into_room(self) -> Room {
-        self.room
-    }
-}
-
 impl Deref for Gathered {
     type Target = [u8];
 
@@ -115,27 +166,29 @@ impl Default for Memory {
 impl Memory {
     fn of(bytes: usize, for_writes: usize, pace: Duration) -> Self {
         let room = |bytes: usize| Arc::new(Semaphore::new(bytes / PART));
-        Self { parts: room(bytes), for_writes: room(for_writes), pace }
+        Self { parts: room(bytes), for_reading: room(ROOM_FOR_READING), for_writes: room(for_writes), pace }
+    }
+
+    /// Room for so many bytes of what is read of a question, once there is as much: who waits holds no more than the question. `None`: there never is.
+    pub(crate) async fn for_reading(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        if bytes > ROOM_FOR_READING {
+            return None;
+        }
+        let parts = u32::try_from(bytes.div_ceil(PART)).ok()?;
+        Arc::clone(&self.for_reading).acquire_many_owned(parts).await.ok()
+    }
+
+    /// An empty text that grows in room of its own.
+    pub(crate) fn growing(&self) -> GrowingText {
+        GrowingText { bytes: Vec::new(), room: Room::default(), parts: Arc::clone(&self.parts) }
     }
 
     /// Makes a room one for so many bytes.
     fn widen(&self, share: Share, room: &mut Room, bytes: usize) -> Result<(), NoRoom> {
-        let wanted = if bytes <= PART { 0 } else { bytes.div_ceil(PART) };
-        let more = wanted.saturating_sub(room.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
-        if more == 0 {
-            return Ok(());
+        match share {
+            Share::Questions => room.widen(&self.parts, bytes),
+            Share::Writes => room.widen(&self.for_writes, bytes),
         }
-        let more = u32::try_from(more).map_err(|_| NoRoom)?;
-        let parts = match share {
-            Share::Questions => &self.parts,
-            Share::Writes => &self.for_writes,
-        };
-        let more = Arc::clone(parts).try_acquire_many_owned(more).map_err(|_| NoRoom)?;
-        match &mut room.0 {
-            Some(permit) => permit.merge(more),
-            none => *none = Some(more),
-        }
-        Ok(())
     }
 
     /// A body of at most `limit` bytes. What is left of one that is refused is read and thrown away, within bounds.
@@ -189,6 +242,14 @@ impl Memory {
         }
         let mut room = Room::default();
         self.widen(Share::Questions, &mut room, text.len())?;
+        Ok(self.held(text, room))
+    }
+
+    /// A body in room that was taken for it.
+    fn held(&self, text: Vec<u8>, room: Room) -> Body {
+        if text.len() <= PART {
+            return Body::from(text);
+        }
         let length = text.len();
         let held = Arc::new(Held { text: Mutex::new(Some((text, room))), length, taken: AtomicUsize::new(0) });
         let (watched, pace) = (Arc::clone(&held), self.pace);
@@ -201,7 +262,7 @@ impl Memory {
             }
             watched.let_go();
         });
-        Ok(Body::new(Answer { held, watcher: watcher.abort_handle() }))
+        Body::new(Answer { held, watcher: watcher.abort_handle() })
     }
 }
 
@@ -328,9 +389,7 @@ mod tests {
         // What is written has its own, and takes none of this.
         let written = memory.gather(Share::Writes, whole(1 << 20), 1 << 20).await.unwrap();
         assert!(matches!(memory.gather(Share::Writes, whole(PART + 1), 1 << 20).await, Err(NotGathered::NoRoom(_))));
-        let room = first.into_room();
-        assert_eq!(left(&memory), 0, "what was made of the body counts in its place");
-        drop(room);
+        drop(first);
         assert_eq!((left(&memory), memory.for_writes.available_permits()), (16, 0));
         drop(written);
         assert_eq!(memory.for_writes.available_permits(), 16);
@@ -339,6 +398,35 @@ mod tests {
         for body in [whole((1 << 20) + 1), stalled(vec![vec![1; 600_000]; 2])] {
             assert!(matches!(memory.gather(Share::Questions, body, 1 << 20).await, Err(NotGathered::TooLarge)));
         }
+        assert_eq!(left(&memory), 16);
+    }
+
+    #[tokio::test]
+    async fn a_text_has_room_before_it_grows_and_is_an_answer_in_the_same_room() {
+        let memory = Memory::of(1 << 20, 1 << 20, SOON);
+        let (mut text, mut other) = (memory.growing(), memory.growing());
+        for _ in 0..9 {
+            text.push(&[1; 50_000]).unwrap();
+        }
+        assert_eq!((text.len(), left(&memory)), (450_000, 16 - 13), "what is had counts, full or not");
+        other.push(&[1; 3 * PART]).unwrap();
+        assert!(other.push(&[1]).is_err() && left(&memory) == 0);
+        drop(other);
+        let body = text.into_body(&memory);
+        assert_eq!((body.size_hint().exact(), left(&memory)), (Some(450_000), 3));
+        assert_eq!(axum::body::to_bytes(body, 1 << 20).await.unwrap().len(), 450_000);
+        assert_eq!(left(&memory), 16);
+    }
+
+    #[tokio::test]
+    async fn what_is_read_of_questions_waits_for_room_of_its_own() {
+        let memory = Memory::of(1 << 20, 1 << 20, SOON);
+        assert!(memory.for_reading(ROOM_FOR_READING + 1).await.is_none());
+        let first = memory.for_reading(ROOM_FOR_READING - PART).await.unwrap();
+        let small = tokio::time::timeout(SOON, memory.for_reading(PART)).await.unwrap();
+        assert!(tokio::time::timeout(SOON, memory.for_reading(1)).await.is_err());
+        drop((first, small));
+        assert!(tokio::time::timeout(SOON, memory.for_reading(ROOM_FOR_READING)).await.unwrap().is_some());
         assert_eq!(left(&memory), 16);
     }
 

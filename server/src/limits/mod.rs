@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 
 use crate::config::LimitsConfig;
+use crate::metrics::{family, single};
 use crate::pool::MAKING_JOBS;
 
 use buckets::Buckets;
@@ -177,25 +178,26 @@ impl Limits {
     pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
         let budgets = [Direction::Read, Direction::Write].map(|direction| (direction.name(), self.budget(direction)));
-        let mut family = |name: &str, kind: &str, value: &dyn Fn(&Budget) -> u64| {
+        let mut by_direction = |name: &str, kind: &str, help: &str, value: &dyn Fn(&Budget) -> u64| {
             let mut lines = budgets.iter().filter_map(|(direction, budget)| Some((*direction, (*budget)?))).peekable();
             if lines.peek().is_some() {
-                // Writing to a String cannot fail.
-                let _ = writeln!(text, "# TYPE {name} {kind}");
+                family(&mut text, name, kind, help);
             }
             for (direction, budget) in lines {
+                // Writing to a String cannot fail.
                 let _ = writeln!(text, "{name}{{direction=\"{direction}\"}} {}", value(budget));
             }
         };
-        family("symseal_limit_bytes_per_hour", "gauge", &|budget| budget.per_hour);
-        family("symseal_limited_bytes_total", "counter", &|budget| budget.moved.load(Ordering::Relaxed));
-        family("symseal_requests_out_of_bytes_total", "counter", &|budget| budget.refused.load(Ordering::Relaxed));
+        let help = "Bytes that one caller may move in an hour.";
+        by_direction("symseal_limit_bytes_per_hour", "gauge", help, &|budget| budget.per_hour);
+        let help = "Bytes that were moved.";
+        by_direction("symseal_limited_bytes_total", "counter", help, &|budget| budget.moved.load(Ordering::Relaxed));
+        let (name, help) = ("symseal_requests_out_of_bytes_total", "Requests of callers that had no more of them.");
+        by_direction(name, "counter", help, &|budget| budget.refused.load(Ordering::Relaxed));
         if let Some(limit) = self.upload {
-            let refused = self.uploads_refused.load(Ordering::Relaxed);
-            let _ = write!(
-                text,
-                "# TYPE symseal_upload_limit_bytes gauge\nsymseal_upload_limit_bytes {limit}\n# TYPE symseal_uploads_too_large_total counter\nsymseal_uploads_too_large_total {refused}\n"
-            );
+            single(&mut text, "symseal_upload_limit_bytes", "gauge", "Bytes that one upload may have.", limit);
+            let (name, refused) = ("symseal_uploads_too_large_total", self.uploads_refused.load(Ordering::Relaxed));
+            single(&mut text, name, "counter", "Uploads that had more.", refused);
         }
         text
     }

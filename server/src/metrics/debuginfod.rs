@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 
+use super::family;
+
 /// What a request is for: elfutils' word for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Kind(&'static str);
@@ -69,28 +71,40 @@ impl DebuginfodMetrics {
 
     /// In the Prometheus text form.
     pub(super) fn write(&self, text: &mut String) {
-        // Writing to a String cannot fail.
-        let _ = writeln!(text, "# TYPE http_requests_total counter");
+        family(text, "http_requests_total", "counter", "Requests that debuginfod knows, by what they are for.");
         for (kind, count) in KINDS.iter().zip(&self.requests) {
+            // Writing to a String cannot fail.
             let _ = writeln!(text, "http_requests_total{{type=\"{kind}\"}} {}", count.load(Ordering::Relaxed));
         }
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let is_file = |status: u16| (200..300).contains(&status);
-        let _ = writeln!(text, "# TYPE http_responses_total counter");
+        family(text, "http_responses_total", "counter", "Answers to them, by whether they are files.");
         for (result, files) in [("file", true), ("error", false)] {
             let counts =
                 answers.iter().filter(|((status, Kind(kind)), _)| is_file(*status) == files && *kind != METRICS);
             let count: u64 = counts.map(|(_, answers)| answers.count).sum();
             let _ = writeln!(text, "http_responses_total{{result=\"{result}\"}} {count}");
         }
-        for ((status, Kind(kind)), Answers { count, time, bytes }) in answers.iter() {
-            let labels = format!("{{code=\"{status}\",type=\"{kind}\"}}");
-            let millis = time.as_secs_f64() * 1000.0;
-            let _ = writeln!(text, "http_responses_duration_milliseconds_count{labels} {count}");
-            let _ = writeln!(text, "http_responses_duration_milliseconds_sum{labels} {millis}");
-            let _ = writeln!(text, "http_responses_transfer_bytes_count{labels} {count}");
-            let _ = writeln!(text, "http_responses_transfer_bytes_sum{labels} {bytes}");
-        }
+        let millis = |answers: &Answers| answers.time.as_secs_f64() * 1000.0;
+        let help = "Milliseconds until their heads were there.";
+        summary(text, "http_responses_duration_milliseconds", help, &answers, &millis);
+        let bytes = |answers: &Answers| answers.bytes as f64;
+        summary(text, "http_responses_transfer_bytes", "Bytes that they announced.", &answers, &bytes);
+    }
+}
+
+fn summary(
+    text: &mut String,
+    name: &str,
+    help: &str,
+    answers: &BTreeMap<(u16, Kind), Answers>,
+    sum: &dyn Fn(&Answers) -> f64,
+) {
+    family(text, name, "summary", help);
+    for ((status, Kind(kind)), of_these) in answers {
+        let labels = format!("{{code=\"{status}\",type=\"{kind}\"}}");
+        let (count, sum) = (of_these.count, sum(of_these));
+        let _ = writeln!(text, "{name}_count{labels} {count}\n{name}_sum{labels} {sum}");
     }
 }
 

@@ -170,10 +170,11 @@ impl Metrics {
 
     /// The Prometheus text form. `build_ids`: how many have a file now.
     pub(crate) fn text(&self, build_ids: usize) -> String {
+        let mut text = String::new();
         // Scripts that watch debuginfod servers look for this line.
-        let mut text = String::from("ready 1\n");
+        single(&mut text, "ready", "gauge", "Whether the server answers.", 1);
         self.debuginfod.write(&mut text);
-        text.push_str("# TYPE symseal_http_responses_total counter\n");
+        family(&mut text, "symseal_http_responses_total", "counter", "Answers, by API and class of status.");
         for ((_, face), row) in FACES.iter().zip(&self.answers) {
             for (class, counter) in CLASSES.iter().zip(row) {
                 let count = counter.load(Ordering::Relaxed);
@@ -181,34 +182,50 @@ impl Metrics {
                 let _ = writeln!(text, "symseal_http_responses_total{{face=\"{face}\",code=\"{class}xx\"}} {count}");
             }
         }
-        text.push_str("# TYPE symseal_http_response_seconds histogram\n");
+        let help = "Seconds until the head of an answer was there, by API.";
+        family(&mut text, "symseal_http_response_seconds", "histogram", help);
         for ((_, face), times) in FACES.iter().zip(&self.times) {
             times.write(&mut text, face);
         }
-        for (name, kind, value) in [
-            ("symseal_requests_limited_total", "counter", self.limited.load(Ordering::Relaxed)),
-            ("symseal_audit_lines_lost_total", "counter", self.audit_lines_lost.load(Ordering::Relaxed)),
-            ("symseal_blobs_stored_total", "counter", self.blobs_stored.load(Ordering::Relaxed)),
-            ("symseal_blob_bytes_stored_total", "counter", self.blob_bytes_stored.load(Ordering::Relaxed)),
-            ("symseal_bundles_published_total", "counter", self.bundles_published.load(Ordering::Relaxed)),
-            ("symseal_log_entries_total", "counter", self.log_entries.load(Ordering::Relaxed)),
-            ("symseal_log_rounds_total", "counter", self.log_rounds.load(Ordering::Relaxed)),
-            ("symseal_collections_total", "counter", self.collections.load(Ordering::Relaxed)),
-            ("symseal_blobs_collected_total", "counter", self.blobs_collected.load(Ordering::Relaxed)),
-            ("symseal_blob_bytes_collected_total", "counter", self.blob_bytes_collected.load(Ordering::Relaxed)),
-            ("symseal_retention_rounds_total", "counter", self.retention_rounds.load(Ordering::Relaxed)),
-            ("symseal_bundles_retired_total", "counter", self.bundles_retired.load(Ordering::Relaxed)),
-            ("symseal_build_ids", "gauge", build_ids as u64),
+        for (name, counter, help) in [
+            ("symseal_requests_limited_total", &self.limited, "Requests beyond the limits of their callers."),
+            (
+                "symseal_audit_lines_lost_total",
+                &self.audit_lines_lost,
+                "Changes of which the database took no line of the audit log.",
+            ),
+            ("symseal_blobs_stored_total", &self.blobs_stored, "Blobs that came in."),
+            ("symseal_blob_bytes_stored_total", &self.blob_bytes_stored, "Their bytes."),
+            ("symseal_bundles_published_total", &self.bundles_published, "Bundles that became visible."),
+            ("symseal_log_entries_total", &self.log_entries, "Entries of the transparency log."),
+            ("symseal_log_rounds_total", &self.log_rounds, "Rounds in which entries were logged."),
+            ("symseal_collections_total", &self.collections, "Rounds of the collector."),
+            ("symseal_blobs_collected_total", &self.blobs_collected, "Blobs that it removed."),
+            ("symseal_blob_bytes_collected_total", &self.blob_bytes_collected, "Their bytes."),
+            ("symseal_retention_rounds_total", &self.retention_rounds, "Rounds of retention."),
+            ("symseal_bundles_retired_total", &self.bundles_retired, "Bundles that went in them."),
         ] {
-            let _ = writeln!(text, "# TYPE {name} {kind}\n{name} {value}");
+            single(&mut text, name, "counter", help, counter.load(Ordering::Relaxed));
         }
+        single(&mut text, "symseal_build_ids", "gauge", "Debug ids that have a file.", build_ids as u64);
         if let Some((blobs, bytes)) = *self.held.lock().unwrap_or_else(PoisonError::into_inner) {
-            for (name, value) in [("symseal_store_blobs", blobs), ("symseal_store_bytes", bytes)] {
-                let _ = writeln!(text, "# TYPE {name} gauge\n{name} {value}");
-            }
+            single(&mut text, "symseal_store_blobs", "gauge", "Blobs in the store when it was last counted.", blobs);
+            single(&mut text, "symseal_store_bytes", "gauge", "Their bytes.", bytes);
         }
         text
     }
+}
+
+/// The head of a metric's lines, which all stand behind it (the text form of Prometheus, 0.0.4).
+pub(crate) fn family(text: &mut String, name: &str, kind: &str, help: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// A metric of one line.
+pub(crate) fn single(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {
+    family(text, name, kind, help);
+    let _ = writeln!(text, "{name} {value}");
 }
 
 #[cfg(test)]
@@ -234,6 +251,6 @@ mod tests {
         assert!(text.contains("symseal_http_response_seconds_bucket{face=\"debuginfod\",le=\"60\"} 1\n"));
         assert!(text.contains("symseal_http_response_seconds_bucket{face=\"debuginfod\",le=\"+Inf\"} 2\n"));
         assert!(text.contains("symseal_http_response_seconds_count{face=\"oci\"} 1\n"));
-        assert!(text.starts_with("ready 1\n"));
+        assert!(text.contains("\nready 1\n"));
     }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::config::QuotaConfig;
+use crate::metrics::{family, single};
 use crate::repositories::{Held, Prefix, Repositories, RepositoryName};
 
 pub(crate) use room::{Full, Place, Room};
@@ -106,22 +107,24 @@ impl Quotas {
         let held = |rule: &QuotaConfig| repositories.held_below(&rule.prefix);
         let held: Vec<_> =
             self.rules.iter().zip(reserved).map(|(rule, reserved)| (rule, held(rule), reserved)).collect();
-        let mut family = |name: &str, value: &dyn Fn(&QuotaConfig, Held, Held) -> Option<u64>| {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "# TYPE {name} gauge");
+        let mut by_prefix = |name: &str, help: &str, value: &dyn Fn(&QuotaConfig, Held, Held) -> Option<u64>| {
+            family(&mut text, name, "gauge", help);
             for (rule, held, reserved) in &held {
                 if let Some(value) = value(rule, *held, *reserved) {
+                    // Writing to a String cannot fail.
                     let _ = writeln!(text, "{name}{{prefix=\"{}\"}} {value}", rule.prefix);
                 }
             }
         };
-        family("symseal_quota_bytes", &|rule, _, _| rule.bytes);
-        family("symseal_quota_bytes_held", &|_, held, _| Some(held.bytes));
-        family("symseal_quota_bytes_unfinished", &|_, _, reserved| Some(reserved.bytes));
-        family("symseal_quota_bundles", &|rule, _, _| rule.bundles);
-        family("symseal_quota_bundles_held", &|_, held, _| Some(held.bundles));
+        by_prefix("symseal_quota_bytes", "Bytes that repositories may hold.", &|rule, _, _| rule.bytes);
+        by_prefix("symseal_quota_bytes_held", "Bytes that they hold.", &|_, held, _| Some(held.bytes));
+        by_prefix("symseal_quota_bytes_unfinished", "Bytes of uploads that have not ended.", &|_, _, reserved| {
+            Some(reserved.bytes)
+        });
+        by_prefix("symseal_quota_bundles", "Bundles that repositories may hold.", &|rule, _, _| rule.bundles);
+        by_prefix("symseal_quota_bundles_held", "Bundles that they hold.", &|_, held, _| Some(held.bundles));
         let refused = self.refused.load(Ordering::Relaxed);
-        let _ = writeln!(text, "# TYPE symseal_over_quota_total counter\nsymseal_over_quota_total {refused}");
+        single(&mut text, "symseal_over_quota_total", "counter", "What did not fit into a quota.", refused);
         text
     }
 

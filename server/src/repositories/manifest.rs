@@ -126,17 +126,18 @@ impl Shape {
         if shape.schema_version == 2 { Ok(shape) } else { Err(ManifestError::SchemaVersion(shape.schema_version)) }
     }
 
-    /// Its media type, sent with `content_type` if the request said one.
+    /// Its media type, sent with `content_type` if the request said one; in lower case, as the case of its letters says nothing (RFC 6838, 4.2).
     fn media_type(&self, content_type: Option<&str>) -> Result<String, ManifestError> {
-        Ok(match (&self.media_type, content_type) {
-            (Some(field), Some(header)) if field != header => {
+        let media_type = match (&self.media_type, content_type) {
+            (Some(field), Some(header)) if !field.eq_ignore_ascii_case(header) => {
                 return Err(ManifestError::MediaType { field: field.clone(), header: header.to_owned() });
             }
             (Some(media_type), _) => media_type.clone(),
             (None, Some(header)) => header.to_owned(),
             (None, None) if self.manifests.is_some() => oci::IMAGE_INDEX.to_owned(),
             (None, None) => oci::MANIFEST.to_owned(),
-        })
+        };
+        Ok(media_type.to_ascii_lowercase())
     }
 
     /// Refuses what is an index to some and an image to others: whoever signs or scans the one has not seen the other. (CVE-2021-41190)
@@ -291,6 +292,18 @@ mod tests {
             let refused = Manifest::parse_sent(text.as_bytes(), None).unwrap_err().to_string();
             assert!(refused.contains("expected an object"), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_media_type_is_the_same_whatever_the_case_of_its_letters() {
+        let mixed = "Application/vnd.OCI.image.Manifest.v1+json";
+        let text = manifest(&format!(r#","mediaType":"{mixed}""#));
+        for sent in [None, Some(oci::MANIFEST), Some(mixed), Some("APPLICATION/VND.OCI.IMAGE.MANIFEST.V1+JSON")] {
+            assert_eq!(Manifest::parse_sent(text.as_bytes(), sent).unwrap().media_type, oci::MANIFEST, "{sent:?}");
+        }
+        // Nor does it hide that something is an index and an image.
+        let both = manifest(r#","mediaType":"application/vnd.OCI.image.index.v1+json""#);
+        assert!(matches!(Manifest::parse_sent(both.as_bytes(), None), Err(ManifestError::TwoKinds { .. })));
     }
 
     #[test]

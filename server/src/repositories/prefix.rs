@@ -7,39 +7,58 @@ use super::{ParseNameError, RepositoryName};
 
 /// The repository of a name and those below it: `team` holds `team` and `team/app`, and not `teams`. The default holds all.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Prefix(Option<RepositoryName>);
+pub struct Prefix(Below);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Below {
+    #[default]
+    Root,
+    Name(RepositoryName),
+    /// The repository alone, as a session asks for it. Nobody writes it down.
+    One(RepositoryName),
+}
 
 impl Prefix {
+    /// One repository and none below it.
+    pub(crate) fn of_one(name: RepositoryName) -> Self {
+        Self(Below::One(name))
+    }
+
     /// Whether a repository is it or lies below it.
     pub(crate) fn holds(&self, repository: &RepositoryName) -> bool {
-        self.0.as_ref().is_none_or(|prefix| repository.is_at_or_below(prefix))
+        match &self.0 {
+            Below::Root => true,
+            Below::Name(prefix) => repository.is_at_or_below(prefix),
+            Below::One(name) => repository == name,
+        }
     }
 
     /// Whether it holds everything that another one holds.
     pub(crate) fn covers(&self, other: &Self) -> bool {
-        match &other.0 {
-            Some(name) => self.holds(name),
-            None => self.holds_all(),
+        match (&self.0, &other.0) {
+            (Below::Root, _) => true,
+            (Below::Name(_), Below::Name(name)) | (_, Below::One(name)) => self.holds(name),
+            (Below::Name(_) | Below::One(_), Below::Root) | (Below::One(_), Below::Name(_)) => false,
         }
     }
 
     /// Whether every repository is.
     pub(crate) fn holds_all(&self) -> bool {
-        self.0.is_none()
+        self.0 == Below::Root
     }
 }
 
 impl From<RepositoryName> for Prefix {
     fn from(name: RepositoryName) -> Self {
-        Self(Some(name))
+        Self(Below::Name(name))
     }
 }
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Some(name) => name.fmt(f),
-            None => f.write_str("*"),
+            Below::Root => f.write_str("*"),
+            Below::Name(name) | Below::One(name) => name.fmt(f),
         }
     }
 }

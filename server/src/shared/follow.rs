@@ -32,6 +32,9 @@ const POLL: Duration = Duration::from_secs(2);
 /// each waits at most so much longer.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+/// How long somebody waits for a look who can be answered without it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// After a look that failed nobody looks again for so long.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -48,6 +51,8 @@ const PRUNE: Duration = Duration::from_secs(60 * 60);
 #[derive(Debug)]
 pub(crate) struct Follower {
     state: Arc<Mutex<State>>,
+    /// Whether the last look came to nothing.
+    is_blind: AtomicBool,
     /// Grows with each change that is taken over, for those who only want to know whether there was something new.
     learned: AtomicU64,
     /// What repositories have, or have no longer, and debuggers are not told of yet: a file may have to be fetched and read for it, for which
@@ -82,9 +87,9 @@ pub(super) struct News {
 impl Follower {
     /// `last`: the number of the last change before the facts were read.
     pub(crate) fn new(last: u64) -> Self {
-        let (untold, telling, unrecorded, lacks_traces) = Default::default();
+        let (is_blind, untold, telling, unrecorded, lacks_traces) = Default::default();
         let state = Arc::new(Mutex::new(State { last, last_at: None, looked: None }));
-        Self { state, learned: AtomicU64::new(0), untold, telling, unrecorded, lacks_traces }
+        Self { state, is_blind, learned: AtomicU64::new(0), untold, telling, unrecorded, lacks_traces }
     }
 
     /// How many changes were taken over.
@@ -117,10 +122,21 @@ impl Follower {
             let began = Instant::now();
             let Some(follower) = &app.follower else { return Ok(()) };
             let looked = follower.look(&app, &mut state).await;
+            follower.is_blind.store(looked.is_err(), Ordering::Release);
             state.looked = Some((began, looked.as_ref().err().map(ToString::to_string)));
             looked
         });
         look.await.map_err(io::Error::other)?
+    }
+
+    /// [`Self::catch_up`] for those who are answered from what is known where nothing can be learned. Who finds that it was so the last time waits for
+    /// nothing: the server looks again by itself.
+    pub(crate) async fn catch_up_if_it_can(&self, app: &Arc<App>) {
+        if self.is_blind.load(Ordering::Acquire) {
+            return;
+        }
+        // A look that fails is told by whoever follows.
+        drop(tokio::time::timeout(PATIENCE, self.catch_up(app)).await);
     }
 
     /// Tells debuggers of everything that [`Self::catch_up`] took over.

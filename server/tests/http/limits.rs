@@ -249,9 +249,9 @@ async fn bodies_that_do_not_come_on_take_so_much_memory_and_who_comes_then_is_to
     let resolve = server.url("/api/v1/resolve");
     let padded = format!("{}{small}", " ".repeat(100_000));
 
-    // There is room for 192 MiB, in which no more than 38 of the first have room, and for each of them 8 MiB are kept at most. The others take the rest.
+    // There is room for 128 MiB, in which no more than 25 of the first have room, and for each of them 8 MiB are kept at most. The others take the rest.
     let mut kept = Vec::new();
-    for (many, sent, least, most) in [(60, 5 << 20, 24, 38), (40, 300_000, 0, 39), (12, 100_000, 0, 11)] {
+    for (many, sent, least, most) in [(60, 5 << 20, 16, 25), (40, 300_000, 0, 39), (12, 100_000, 0, 11)] {
         let mut streams = Vec::new();
         for _ in 0..many {
             streams.push(stalled(&server, 8 << 20, sent).await);

@@ -233,6 +233,17 @@ async fn what_nobody_could_ask_for_or_a_debugger_would_run_is_refused() {
     assert_eq!(answer.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     let answer: Value = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap();
     assert_eq!(code(&answer), "symbols-encoding", "{answer}");
+    // Nor is a part taken for the whole.
+    let put_as = async |name: &'static str, value: &'static str, body: Vec<u8>| {
+        let request = fixture.http.put(fixture.server.url("/api/v1/symbols?name=part"));
+        let answer = request.header(name, value).body(body).send().await.unwrap();
+        (answer.status(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, answer) = put_as("content-range", "bytes 0-9/20", bytes.clone()).await;
+    assert_eq!((status, code(&answer)), (StatusCode::BAD_REQUEST, "symbols-invalid"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("Content-Range"), "{answer}");
+    // Which is no coding.
+    assert_eq!(put_as("content-encoding", "Identity", b"text".to_vec()).await.0, StatusCode::BAD_REQUEST);
     // One byte of kind 4 (an inline Python script), a name, and a script.
     let section = fixture.root.path().join("scripts");
     std::fs::write(&section, b"\x04name\nprint(1)\n\0").unwrap();

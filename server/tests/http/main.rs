@@ -29,6 +29,7 @@ mod retention;
 mod revoked;
 mod round_trip;
 mod seals;
+mod sessions;
 mod small_disk;
 mod source_files;
 mod strange_paths;

@@ -116,6 +116,25 @@ async fn the_type_of_a_manifest_stays_as_it_was_published() {
 }
 
 #[tokio::test]
+async fn a_manifest_comes_whole_and_not_packed_under_its_type_in_whatever_case() {
+    let fixture = Fixture::new().await;
+    let index = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
+    let put = async |headers: &[(&str, &str)]| {
+        let request = fixture.http.put(fixture.server.url("/v2/app/manifests/1"));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        request.body(index).send().await.unwrap().status()
+    };
+    assert_eq!(put(&[("content-range", "bytes 0-9/20")]).await, StatusCode::BAD_REQUEST);
+    assert_eq!(put(&[("content-encoding", "gzip")]).await, StatusCode::UNSUPPORTED_MEDIA_TYPE);
+    assert_eq!(fixture.get("/v2/app/manifests/1").await.status(), StatusCode::NOT_FOUND);
+    let mixed = [("content-encoding", "identity"), ("content-type", "Application/vnd.OCI.image.index.v1+JSON")];
+    assert_eq!(put(&mixed).await, StatusCode::CREATED);
+    let found = fixture.get("/v2/app/manifests/1").await;
+    assert_eq!(found.headers()["content-type"], "application/vnd.oci.image.index.v1+json");
+    assert_eq!(found.text().await.unwrap(), index);
+}
+
+#[tokio::test]
 async fn a_manifest_that_is_an_image_and_an_index_at_once_is_refused() {
     let fixture = Fixture::new().await;
     fixture.blob("r", b"{}").await;

@@ -171,15 +171,25 @@ async fn a_full_disk_is_told_stops_no_reader_and_is_forgotten_when_there_is_room
     is_told(scene.post_blob(noise(SIZE, 1)).await);
     assert!(used(&data) < before + (1 << 20), "{} bytes are left of an upload", used(&data) - before);
 
-    // Nor one in a session of its own, in pieces or at its end: half of it would keep the disk full for a day.
+    // Nor does the request in a session that found none, in pieces or at its end: half of a blob would keep the disk full for a day. What was acknowledged
+    // before stays, and is where the client goes on.
     for (method, query) in [(Method::PATCH, String::new()), (Method::PUT, format!("?digest={digest}"))] {
         let session = scene.http.post(scene.server.url("/v2/app/blobs/uploads/")).send().await.unwrap();
         let location = session.headers()["location"].to_str().unwrap().to_owned();
+        let (first, session) = (noise(PAGE, 7), scene.server.url(&location));
+        let taken = scene.http.patch(&session).body(first.clone()).send().await.unwrap();
+        assert_eq!(taken.status(), StatusCode::ACCEPTED);
         let url = scene.server.url(&format!("{location}{query}"));
         let answer = scene.http.request(method.clone(), url).body(noise(SIZE, 4)).send().await.unwrap();
+        assert_eq!(answer.headers()["range"], format!("0-{}", PAGE - 1), "{method}");
         is_told((answer.status(), answer.text().await.unwrap()));
         assert!(used(&data) < before + (1 << 20), "{method}: {} bytes are left", used(&data) - before);
-        assert_eq!(scene.status(&location).await, StatusCode::NOT_FOUND, "{method}: the session has ended");
+        assert_eq!(scene.status(&location).await, StatusCode::NO_CONTENT, "{method}: the session goes on");
+        let whole = [first, noise(PAGE, 8)].concat();
+        let end = format!("{session}?digest={}", Digest::of(&whole));
+        let ended =
+            scene.http.put(end).header("content-range", format!("{PAGE}-{}", 2 * PAGE - 1)).body(noise(PAGE, 8));
+        assert_eq!(ended.send().await.unwrap().status(), StatusCode::CREATED, "{method}");
         assert_eq!(scene.status("/readyz").await, StatusCode::OK, "{method}");
     }
 
@@ -241,4 +251,36 @@ async fn a_full_disk_is_told_stops_no_reader_and_is_forgotten_when_there_is_room
     tokio::time::sleep(Duration::from_millis(20)).await;
     scene.server.collector.collect(Duration::ZERO).await.unwrap();
     assert_eq!(std::fs::read_dir(data.join("temporary")).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_need_room_are_told_so_and_not_where_the_server_keeps_what() {
+    if !has("cc") {
+        return;
+    }
+    let Some(disk) = small_disk("names_that_need_room_are_told_so_and_not_where_the_server_keeps_what") else { return };
+    let work = tempfile::tempdir().unwrap();
+    let scene = Scene { http: http(), server: Running::start(&disk.join("data")).await, work };
+    assert_eq!(scene.upload("app", std::fs::read(scene.compile("aaaa0003")).unwrap()).await.0, StatusCode::CREATED);
+    let ballast = Ballast::fill(&disk);
+    let id = "0300AAAA0000000000000000000000000";
+    let ask = async || {
+        let body = format!(r#"{{"jobs":[{{"memoryMap":[["app","{id}"]],"stacks":[[[0,4096]]]}}],"version":5}}"#);
+        let asked = scene.http.post(scene.server.url("/symbolicate/v5")).body(body);
+        asked.send().await.unwrap().json::<Value>().await.unwrap()["results"][0].take()
+    };
+    let answer = ask().await;
+    let error = &answer["module_errors"][format!("app/{id}")][0];
+    assert_eq!(error["name"], "Unreadable", "{answer}");
+    let said = error["message"].as_str().unwrap();
+    assert!(said.contains("disk is full") && !said.contains(disk.to_str().unwrap()), "{said}");
+    let symbols = scene.server.url(&format!("/symbols/app/{id}/app.sym"));
+    let refused = scene.http.get(&symbols).send().await.unwrap();
+    is_told((refused.status(), refused.text().await.unwrap()));
+    // A client of elfutils would keep any status as "there is nothing".
+    scene.http.get(&symbols).header("user-agent", "elfutils/0.192").send().await.unwrap_err();
+    drop(ballast);
+    std::fs::remove_file(disk.join("ballast")).unwrap();
+    assert_eq!(ask().await["found_modules"][format!("app/{id}")], true);
+    assert_eq!(scene.status(&format!("/symbols/app/{id}/app.sym")).await, StatusCode::OK);
 }

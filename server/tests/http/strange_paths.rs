@@ -158,3 +158,30 @@ async fn no_path_leads_out_of_the_stores() {
         assert_eq!(std::fs::read_to_string(at(place)).unwrap(), SECRET, "{place}");
     }
 }
+
+#[tokio::test]
+async fn what_a_path_does_not_know_is_told_in_the_form_of_its_api_with_what_it_knows() {
+    let root = tempfile::tempdir().unwrap();
+    let server = Running::start(root.path()).await;
+    let http = crate::support::http();
+    for (method, path, status, code, allow) in [
+        ("GET", "/api/v1/nothing", 404, Some("path-unknown"), None),
+        ("POST", "/api/v3/bundles", 404, Some("path-unknown"), None),
+        ("DELETE", "/api/v1/bundles", 405, Some("method-unknown"), Some("GET, HEAD")),
+        ("DELETE", "/api/v1/symbols", 405, Some("method-unknown"), Some("GET, HEAD, PUT")),
+        ("GET", "/api/v1/resolve", 405, Some("method-unknown"), Some("POST")),
+        ("GET", "/api/v2/log/entries", 405, Some("method-unknown"), Some("POST")),
+        ("GET", "/nothing", 404, None, None),
+        ("DELETE", "/healthz", 405, None, Some("GET, HEAD")),
+        ("DELETE", "/buildid/abcd/debuginfo", 405, None, Some("GET, HEAD")),
+        ("DELETE", "/v2/app/tags/list", 405, None, Some("GET, HEAD")),
+    ] {
+        let answer = http.request(method.parse().unwrap(), server.url(path)).send().await.unwrap();
+        let said = answer.headers().get("allow").map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!((answer.status().as_u16(), said.as_deref()), (status, allow), "{method} {path}");
+        let text = answer.text().await.unwrap();
+        let found = serde_json::from_str::<serde_json::Value>(&text).unwrap_or_default()["error"]["code"].take();
+        assert_eq!(found.as_str(), code, "{method} {path}: {text}");
+    }
+    server.stop().await;
+}

@@ -182,6 +182,7 @@ fn an_open_server_that_others_reach_is_open_by_choice_alone() {
     let contradiction = load("[access]\nanonymous_read = ['*']", &[]).unwrap();
     assert!(config(&contradiction, LOOPBACK).is_err());
     assert!(config(&load("[limits]\nrequests_per_second = 0", &[]).unwrap(), LOOPBACK).is_err());
+    assert!(config(&load("[limits]\nrequests_per_second = 5\nburst = 0", &[]).unwrap(), LOOPBACK).is_err());
     assert!(config(&load("[[quotas]]\nprefix = 'team'", &[]).unwrap(), LOOPBACK).is_err());
     for keeps_nothing in ["", "keep_at_least = 3", "keep_last = 0", "keep_younger = '0d'"] {
         let rule = format!("[[retention]]\nprefix = 'team'\n{keeps_nothing}");

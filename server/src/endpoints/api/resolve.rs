@@ -1,5 +1,6 @@
 //! `POST /api/v1/resolve`: names for addresses of one module, with what each name rests on.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use serde::de::Error as _;
+use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use symseal_artifact::ObjectFile;
 use symseal_module::{DebugId, MissReason, Proof, Quality, ResolverStep, Rva, Svma};
@@ -20,7 +21,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::breakpad::base_name;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::http::{NotGathered, Peer, Share};
+use crate::http::{GrowingText, NotGathered, Peer, Share};
 use crate::ingest::{answers, breakpad_ids, parse_breakpad_id};
 use crate::made_tables::{MadeTable, made_table};
 use crate::releases::read_symbol_index;
@@ -58,8 +59,7 @@ pub(crate) struct Request {
     debug_file: Option<String>,
     #[serde(default)]
     address_kind: AddressKind,
-    #[serde(deserialize_with = "addresses")]
-    addresses: Vec<Svma>,
+    addresses: Addresses,
     #[serde(default)]
     demangle: bool,
     /// What `debug_id`, or else `code_id`, says; `None` where that is a PE file's code id.
@@ -67,14 +67,65 @@ pub(crate) struct Request {
     id: Option<DebugId>,
 }
 
-/// Texts with `0x` alone: without it a number could be meant either way.
-fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Svma>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    let read = |text: &String| match text.starts_with("0x") {
-        true => text.parse().map_err(D::Error::custom),
-        false => Err(D::Error::custom(format!("expected an address such as 0x1000, found {text:?}"))),
-    };
-    texts.iter().map(read).collect()
+/// What is asked for, as many as are taken: the texts of more could come to many times the body.
+#[derive(Debug, Default)]
+struct Addresses {
+    taken: Vec<Svma>,
+    /// With those that are too many.
+    count: usize,
+}
+
+impl<'de> Deserialize<'de> for Addresses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+
+        impl<'de> Visitor<'de> for All {
+            type Value = Addresses;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of addresses")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut texts: A) -> Result<Addresses, A::Error> {
+                let mut all = Addresses::default();
+                while let Some(Address(address)) = texts.next_element()? {
+                    all.count = all.count.saturating_add(1);
+                    if all.count <= ADDRESS_LIMIT {
+                        all.taken.push(address);
+                    }
+                }
+                Ok(all)
+            }
+        }
+
+        deserializer.deserialize_seq(All)
+    }
+}
+
+/// A text with `0x` alone: without it a number could be meant either way.
+struct Address(Svma);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+
+        impl Visitor<'_> for Read {
+            type Value = Address;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Address, E> {
+                match text.starts_with("0x") {
+                    true => text.parse().map(Address).map_err(E::custom),
+                    false => Err(E::custom(format!("expected an address such as 0x1000, found {text:?}"))),
+                }
+            }
+        }
+
+        deserializer.deserialize_str(Read)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -167,8 +218,8 @@ impl Request {
         request.id = request
             .read_id()
             .map_err(|(setting, text, forms)| invalid(format!("{setting} {text:?}, where {forms} is read")))?;
-        if request.addresses.len() > ADDRESS_LIMIT {
-            let found = request.addresses.len();
+        if request.addresses.count > ADDRESS_LIMIT {
+            let found = request.addresses.count;
             let message = format!("expected at most {ADDRESS_LIMIT} addresses, found {found}: ask in several requests");
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message));
         }
@@ -250,13 +301,13 @@ pub(crate) async fn post(
         why => why.into(),
     })?;
     let (shared, scope) = (Arc::clone(&app), Scope::default().readable_by(&caller));
-    // What was read of the body takes as much as it did, until it is answered.
-    let (request, found, scope, _room) = app
+    // What is read of it takes less than it did, so the body need not be kept.
+    let (request, found, scope) = app
         .naming
         .run(move || -> Result<_, ApiError> {
             let request = Request::read(&body)?;
             let found = find(&shared, &scope, &request)?;
-            Ok((request, found, scope, body.into_room()))
+            Ok((request, found, scope))
         })
         .await??;
     let (request, found) = match (&found, &request.id) {
@@ -273,7 +324,7 @@ pub(crate) async fn post(
     };
     let shared = Arc::clone(&app);
     let text = app.naming.run(move || resolve(&shared, &request, found, made)).await??;
-    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], app.memory.answer(text)?)
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text.into_body(&app.memory))
         .into_response())
 }
 
@@ -379,12 +430,18 @@ fn is_of(table: &DebugId, asked: &DebugId) -> bool {
         || matches!((table.build_id(), asked.build_id()), (Some(table), Some(asked)) if beginning(table, asked))
 }
 
-fn resolve(app: &App, request: &Request, found: Option<(DebugId, Candidate)>, made: Made) -> Result<Vec<u8>, ApiError> {
-    let miss = |reason| write(request, request.id.clone(), None, &Provenance::default(), Some(reason));
+fn resolve(
+    app: &App,
+    request: &Request,
+    found: Option<(DebugId, Candidate)>,
+    made: Made,
+) -> Result<GrowingText, ApiError> {
+    let answer = app.memory.growing();
+    let miss = |answer, reason| write(answer, request, request.id.clone(), None, &Provenance::default(), Some(reason));
     let (id, candidate) = match (found, made, request.id.clone()) {
-        (None, Made::Table(made), Some(id)) => return resolve_made(request, id, &made),
-        (None, Made::Malformed, _) => return miss(MissReason::Malformed),
-        (None, ..) => return miss(MissReason::NotInBundle),
+        (None, Made::Table(made), Some(id)) => return resolve_made(answer, request, id, &made),
+        (None, Made::Malformed, _) => return miss(answer, MissReason::Malformed),
+        (None, ..) => return miss(answer, MissReason::NotInBundle),
         (Some(found), ..) => found,
     };
     let (mut provenance, sealed) = provenance(app, &candidate);
@@ -396,21 +453,26 @@ fn resolve(app: &App, request: &Request, found: Option<(DebugId, Candidate)>, ma
     let table = SparseTable::open(bytes.len() as u64, &mut source).map_err(damaged)?;
     if table.debug_id() != id {
         provenance = Provenance::default();
-        return write(request, Some(id), None, &provenance, Some(MissReason::DebugIdMismatch));
+        return write(answer, request, Some(id), None, &provenance, Some(MissReason::DebugIdMismatch));
     }
     let proof = if sealed { Proof::Sealed } else { Proof::DigestKnown };
-    write(request, Some(id), Some((&table, source, proof)), &provenance, None)
+    write(answer, request, Some(id), Some((&table, source, proof)), &provenance, None)
 }
 
 /// Names that rest on a file that somebody uploaded, that lies in a tree, or that another server sent.
-fn resolve_made(request: &Request, id: DebugId, made: &MadeTable) -> Result<Vec<u8>, ApiError> {
+fn resolve_made(
+    answer: GrowingText,
+    request: &Request,
+    id: DebugId,
+    made: &MadeTable,
+) -> Result<GrowingText, ApiError> {
     let mut source: &[u8] = made;
     let damaged = |error: SparseError<OpenError>| {
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "storage-failed", format!("{}: {error:?}", made.sha256))
     };
     let table = SparseTable::open(source.len() as u64, &mut source).map_err(damaged)?;
     if !is_of(&table.debug_id(), &id) {
-        return write(request, Some(id), None, &Provenance::default(), Some(MissReason::DebugIdMismatch));
+        return write(answer, request, Some(id), None, &Provenance::default(), Some(MissReason::DebugIdMismatch));
     }
     let digest = |hex: &str| Some(format!("sha256:{hex}"));
     let provenance = Provenance {
@@ -420,7 +482,7 @@ fn resolve_made(request: &Request, id: DebugId, made: &MadeTable) -> Result<Vec<
         lacks: Some(made.lacks.clone()).filter(|lacks| !lacks.is_empty()),
         ..Provenance::default()
     };
-    write(request, Some(id), Some((&table, source, Proof::None)), &provenance, None)
+    write(answer, request, Some(id), Some((&table, source, Proof::None)), &provenance, None)
 }
 
 /// What the names of a table rest on, and whether its bundle's seal was judged to hold.
@@ -442,29 +504,29 @@ fn provenance(app: &App, table: &Candidate) -> (Provenance, bool) {
 type Opened<'t> = (&'t SparseTable, &'t [u8], Proof);
 
 fn write(
+    mut answer: GrowingText,
     request: &Request,
     id: Option<DebugId>,
     table: Option<Opened<'_>>,
     provenance: &Provenance,
     reason: Option<MissReason>,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<GrowingText, ApiError> {
     let image_base = table.as_ref().map(|(table, ..)| table.image_base());
     let head =
         Head { platform: request.platform, debug_id: id.map(|id| id.to_string()), image_base, provenance, reason };
-    let mut answer = json(&head)?;
-    answer.pop();
-    answer.extend_from_slice(br#","frames":["#);
-    for (at, address) in request.addresses.iter().enumerate() {
-        if at > 0 {
-            answer.push(b',');
-        }
-        answer.extend(json_of_frame(request, *address, table, provenance, reason)?);
+    let mut head = json(&head)?;
+    head.pop();
+    answer.push(&head)?;
+    answer.push(br#","frames":["#)?;
+    for (at, address) in request.addresses.taken.iter().enumerate() {
+        answer.push(if at > 0 { b"," } else { b"" })?;
+        answer.push(&json_of_frame(request, *address, table, provenance, reason)?)?;
         if answer.len() > ANSWER_LIMIT {
             let message = format!("the answer has more than {ANSWER_LIMIT} bytes: ask in several requests");
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "resolve-too-large", message));
         }
     }
-    answer.extend_from_slice(b"]}");
+    answer.push(b"]}")?;
     Ok(answer)
 }
 
@@ -532,7 +594,7 @@ mod tests {
     fn an_id_is_one_of_its_platform() {
         let read = |text: &str| Request::read(text.as_bytes());
         let linux = read(r#"{"platform":"linux","code_id":"ABCD","addresses":["0x10"]}"#).unwrap();
-        assert_eq!((linux.id.unwrap().to_string().as_str(), linux.addresses), ("abcd", vec![Svma(16)]));
+        assert_eq!((linux.id.unwrap().to_string().as_str(), linux.addresses.taken), ("abcd", vec![Svma(16)]));
         let code = r#"{"platform":"windows","code_id":"5f3a1b2c1f000","code_file":"a.exe","addresses":[]}"#;
         assert_eq!(read(code).unwrap().id, None);
         for path in ["a.exe", r"C:\\x\\a.exe", "/opt/x/a.exe"] {

@@ -14,12 +14,12 @@ use symseal_bundle::oci;
 
 use super::ApiError;
 use super::body::{Bound, spool};
-use crate::access::{Caller, Grant};
+use crate::access::{Action, Caller, Grant};
 use crate::app::App;
 use crate::arrival::Changed;
 use crate::blobs::{BlobDigest, Spool};
 use crate::debug_files::{Candidate, FileKind, Key};
-use crate::http::form_values;
+use crate::http::{content_coding, form_values};
 use crate::ingest::{RefusedLoose, check_loose, loose_manifest};
 use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::quotas::Room;
@@ -42,15 +42,19 @@ pub(crate) async fn put(
     body: Body,
 ) -> Result<Response, ApiError> {
     let query = query.as_deref();
-    if let Some(coding) = headers.get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
+    if let Some(coding) = content_coding(&headers) {
         let message = format!("Content-Encoding {coding:?}: expected the file as it is, without one");
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "symbols-encoding", message));
+    }
+    if let Some(range) = headers.get(header::CONTENT_RANGE) {
+        let message = format!("Content-Range {range:?}: expected the whole file, without one");
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "symbols-invalid", message));
     }
     let name = form_values(query, "name").pop().ok_or_else(|| {
         ApiError::new(StatusCode::BAD_REQUEST, "symbols-name", "expected the file's name: ?name=libapp.so.debug")
     })?;
     let repository = repository(query)?;
-    check_writer(&caller, &repository)?;
+    check_writer(&caller, &repository, Action::Push)?;
     if app.debug_files.requires_seal(&repository) {
         let message = format!("{repository}: this server shows sealed bundles alone there: publish a sealed bundle");
         return Err(ApiError::new(StatusCode::FORBIDDEN, "seal-required", message));
@@ -89,8 +93,8 @@ pub(crate) async fn list(
     Ok(app.memory.json(&json!({ "files": files }))?)
 }
 
-fn check_writer(caller: &Caller, repository: &RepositoryName) -> Result<(), ApiError> {
-    if caller.may_write(repository) {
+fn check_writer(caller: &Caller, repository: &RepositoryName, action: Action) -> Result<(), ApiError> {
+    if caller.may_do(repository, action) {
         return Ok(());
     }
     Err(ApiError::forbidden(&Grant::Write(repository.clone().into())))
@@ -104,7 +108,7 @@ pub(crate) async fn delete(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let repository = repository(query.as_deref())?;
-    check_writer(&caller, &repository)?;
+    check_writer(&caller, &repository, Action::Delete)?;
     let unknown = || {
         let message = format!("{digest}: {repository} has no such loose file: expected the digest of its manifest");
         ApiError::new(StatusCode::NOT_FOUND, "symbols-unknown", message)

@@ -10,11 +10,10 @@ use axum::{Extension, Json};
 use serde_json::json;
 
 use super::ApiError;
-use crate::access::{Caller, Grant, SESSION_SECONDS};
+use crate::access::{Caller, SESSION_SECONDS, SessionScope};
 use crate::app::App;
 use crate::clock::now;
 use crate::http::form_values;
-use crate::repositories::RepositoryName;
 
 /// The session, with what of the asked scopes the caller may do; for those who show nothing, with what anybody may.
 pub(crate) async fn get(
@@ -28,8 +27,8 @@ pub(crate) async fn get(
         return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message));
     }
     let scopes = form_values(query.as_deref(), "scope");
-    let grants = granted(&caller, &scopes);
-    let session = app.access.open_session(&caller, grants).ok_or_else(|| {
+    let scope = SessionScope::of(&scopes).within(|name, action| caller.may_do(name, action));
+    let session = app.access.open_session(&caller, scope).ok_or_else(|| {
         ApiError::new(
             StatusCode::NOT_FOUND,
             "open-server",
@@ -43,33 +42,4 @@ pub(crate) async fn get(
         "issued_at": now().to_string(),
     });
     Ok(([(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(body)).into_response())
-}
-
-/// `repository:NAME:pull,push`, several with spaces between or in parameters of their own. Without any, or where the list
-/// of repositories is asked for, everything that the caller may do in the registry.
-fn granted(caller: &Caller, scopes: &[String]) -> Vec<Grant> {
-    let mut grants = Vec::new();
-    let mut scopes = scopes.iter().flat_map(|scope| scope.split_ascii_whitespace()).peekable();
-    if scopes.peek().is_none() {
-        return caller.registry_grants();
-    }
-    for scope in scopes {
-        if scope.starts_with("registry:") {
-            return caller.registry_grants();
-        }
-        let Some((name, actions)) = scope.strip_prefix("repository:").and_then(|rest| rest.rsplit_once(':')) else {
-            continue;
-        };
-        // Some clients put the registry before the name.
-        let Ok(name) = name.parse::<RepositoryName>() else { continue };
-        let writes = actions.split(',').any(|action| matches!(action, "push" | "delete" | "*"));
-        if writes && caller.may_write(&name) {
-            grants.push(Grant::Write(name.into()));
-        } else if caller.may_read(&name) {
-            grants.push(Grant::Read(name.into()));
-        }
-    }
-    grants.sort_unstable();
-    grants.dedup();
-    grants
 }

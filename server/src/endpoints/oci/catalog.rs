@@ -16,7 +16,7 @@ pub(crate) fn get(app: &App, caller: &Caller, query: Option<&str>) -> Result<Res
         .list()
         .into_iter()
         .map(|(name, _)| name)
-        .filter(|name| caller.may_read(name))
+        .filter(|name| caller.may_see(name))
         .filter(|name| page.last.as_deref().is_none_or(|last| name.as_str() > last));
     let found: Vec<_> = names.by_ref().take(page.limit).collect();
     let more = names.next().is_some();

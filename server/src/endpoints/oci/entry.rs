@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, HeaderValue, Method, header};
 
 use super::{Code, OciError, Target};
-use crate::access::Caller;
+use crate::access::{Action, Caller};
 use crate::app::App;
 use crate::repositories::RepositoryName;
 
@@ -19,27 +19,53 @@ pub(crate) fn check(
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<(), OciError> {
-    let reads = *method == Method::GET || *method == Method::HEAD;
-    let name = match target {
-        // It shows what the caller may read.
-        Target::Catalog => {
-            let scope = "registry:catalog:*";
-            return if caller.showed_nothing() { Err(challenge(app, headers, scope, None)) } else { Ok(()) };
-        }
-        // The state of an upload is its writer's.
-        Target::Upload(name, _) | Target::Uploads(name) => return check_write(app, caller, name, headers),
-        Target::Blob(name, _) | Target::Manifest(name, _) | Target::Tags(name) | Target::Referrers(name, _) => name,
+    let Some((name, action)) = done(target, method) else {
+        // It shows what the caller may read, and to a session what it was asked for.
+        let scope = "registry:catalog:*";
+        let refused = caller.may_show_listing().then(|| challenge(app, headers, scope, insufficient(caller)));
+        return refused.map_or(Ok(()), Err);
     };
-    if !reads {
-        return check_write(app, caller, name, headers);
+    if caller.may_do(name, action) {
+        return if action == Action::Pull { check_hidden(app, target) } else { Ok(()) };
     }
-    if caller.may_read(name) {
-        return check_hidden(app, target);
+    if caller.may_show(name, action) {
+        return Err(challenge(app, headers, &scope_of(name, action), insufficient(caller)));
     }
-    if caller.may_show_reading(name) {
-        return Err(challenge(app, headers, &format!("repository:{name}:pull"), insufficient(caller)));
+    if action == Action::Pull {
+        return Err(OciError::new(
+            Code::NameUnknown,
+            format!("there is no repository {name} that this token may read"),
+        ));
     }
-    Err(OciError::new(Code::NameUnknown, format!("there is no repository {name} that this token may read")))
+    let message = format!("this token may not write to {name}: expected one with the grant write:{name}");
+    Err(OciError::new(Code::DeniedToCaller, message))
+}
+
+/// What a request does, and to which repository; `None` for the list of them.
+fn done<'a>(target: &'a Target, method: &Method) -> Option<(&'a RepositoryName, Action)> {
+    match target {
+        Target::Catalog => None,
+        // The state of an upload is its writer's.
+        Target::Upload(name, _) | Target::Uploads(name) => Some((name, Action::Push)),
+        Target::Blob(name, _) | Target::Manifest(name, _) | Target::Tags(name) | Target::Referrers(name, _) => {
+            let action = match *method {
+                Method::GET | Method::HEAD => Action::Pull,
+                Method::DELETE => Action::Delete,
+                _ => Action::Push,
+            };
+            Some((name, action))
+        }
+    }
+}
+
+/// What a client is told to ask a session for. Whoever writes or deletes looks first at what is there.
+fn scope_of(name: &RepositoryName, action: Action) -> String {
+    let actions = match action {
+        Action::Pull => "pull",
+        Action::Push => "pull,push",
+        Action::Delete => "pull,delete",
+    };
+    format!("repository:{name}:{actions}")
 }
 
 /// Nothing is given out of a repository while it is not known what of it is taken down.
@@ -54,17 +80,6 @@ fn check_hidden(app: &App, target: &Target) -> Result<(), OciError> {
     Ok(())
 }
 
-fn check_write(app: &App, caller: &Caller, name: &RepositoryName, headers: &HeaderMap) -> Result<(), OciError> {
-    if caller.may_write(name) {
-        return Ok(());
-    }
-    if caller.may_show_writing(name) {
-        return Err(challenge(app, headers, &format!("repository:{name}:pull,push"), insufficient(caller)));
-    }
-    let message = format!("this token may not write to {name}: expected one with the grant write:{name}");
-    Err(OciError::new(Code::DeniedToCaller, message))
-}
-
 /// What is wrong with what a caller showed, where it did.
 fn insufficient(caller: &Caller) -> Option<&'static str> {
     (!caller.showed_nothing()).then_some("insufficient_scope")
@@ -73,15 +88,10 @@ fn insufficient(caller: &Caller) -> Option<&'static str> {
 /// 401 to a session or token that does not hold, or no more: with the place where another is to be had, and for what. (RFC 6750, 3.1)
 pub(crate) fn invalid_token(app: &App, method: &Method, path: &str, headers: &HeaderMap, message: String) -> OciError {
     let target = path.strip_prefix("/v2/").and_then(Target::parse).and_then(Result::ok);
-    let reads = *method == Method::GET || *method == Method::HEAD;
-    let scope = match target {
-        None => String::new(),
-        Some(Target::Catalog) => "registry:catalog:*".to_owned(),
-        Some(Target::Upload(name, _) | Target::Uploads(name)) => format!("repository:{name}:pull,push"),
-        Some(Target::Blob(name, _) | Target::Manifest(name, _) | Target::Tags(name) | Target::Referrers(name, _)) => {
-            format!("repository:{name}:{}", if reads { "pull" } else { "pull,push" })
-        }
-    };
+    let scope = target.map_or_else(String::new, |target| {
+        let done = done(&target, method);
+        done.map_or_else(|| "registry:catalog:*".to_owned(), |(name, action)| scope_of(name, action))
+    });
     OciError::new(Code::Unauthorized, message).with_headers(place_of_sessions(
         app,
         headers,

@@ -13,7 +13,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::arrival::Changed;
 use crate::blobs::BlobDigest;
-use crate::http::{FileAnswer, NotGathered, Share, file_response, forbids_change, query_values};
+use crate::http::{FileAnswer, NotGathered, Share, content_coding, file_response, forbids_change, query_values};
 use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
 use crate::shared::Promise;
@@ -33,6 +33,9 @@ pub(crate) async fn get(
     name: &RepositoryName,
     reference: &Reference,
 ) -> Result<Response, OciError> {
+    if matches!(reference, Reference::Tag(_)) {
+        app.catch_up_tags().await;
+    }
     let repository = app.repositories.get(name);
     let found = repository.as_ref().and_then(|repository| repository.manifest(reference));
     let (digest, manifest) = found.ok_or_else(|| {
@@ -91,9 +94,10 @@ pub(crate) async fn put(
     request: &HeaderMap,
     body: Body,
 ) -> Result<Response, OciError> {
+    check_whole(request)?;
     let content_type = media_type(request)?;
     let mut tags = query_tags(query)?;
-    check_expected(&app, &name, &reference, request)?;
+    check_expected(&app, &name, &reference, request).await?;
     let bytes = app.memory.gather(Share::Writes, body, MANIFEST_LIMIT).await.map_err(|why| match why {
         NotGathered::TooLarge => {
             let message = format!("the manifest is larger than {MANIFEST_LIMIT} bytes: split it into shards");
@@ -152,7 +156,7 @@ pub(crate) async fn delete(
     reference: Reference,
     request: &HeaderMap,
 ) -> Result<Response, OciError> {
-    check_expected(&app, &name, &reference, request)?;
+    check_expected(&app, &name, &reference, request).await?;
     let missing = unknown(&name, &reference);
     let named = "another manifest of the repository names this one: delete that first";
     let task = tokio::spawn(async move { withdraw(&app, &name, &reference).await });
@@ -172,12 +176,18 @@ pub(crate) async fn delete(
 }
 
 /// Whether what a change is about is what the request's conditions say (RFC 9110, 13.1). Who changes it at the same instant is not kept from it.
-fn check_expected(
-    app: &App,
+///
+/// Another server may have changed it a moment ago, so these are looked at first.
+async fn check_expected(
+    app: &Arc<App>,
     name: &RepositoryName,
     reference: &Reference,
     request: &HeaderMap,
 ) -> Result<(), OciError> {
+    if ![header::IF_MATCH, header::IF_NONE_MATCH].iter().any(|name| request.contains_key(name)) {
+        return Ok(());
+    }
+    app.catch_up_repositories().await?;
     let now = app.repositories.get(name).and_then(|repository| repository.manifest(reference));
     let etag = now.as_ref().map(|(digest, _)| format!("\"{digest}\""));
     if !forbids_change(request, etag.as_deref()) {
@@ -190,6 +200,19 @@ fn check_expected(
     };
     let message = format!("{asked} of {name} is {is_there}, which is not what If-Match or If-None-Match expect");
     Err(OciError::new(Code::PreconditionFailed, message))
+}
+
+/// Refuses a manifest that is packed for the way, or that is a part of one (RFC 9110, 14.5).
+fn check_whole(request: &HeaderMap) -> Result<(), OciError> {
+    if let Some(coding) = content_coding(request) {
+        let message = format!("Content-Encoding {coding:?}: expected the manifest as it is, without one");
+        return Err(OciError::new(Code::ManifestEncoded, message));
+    }
+    if let Some(range) = request.get(header::CONTENT_RANGE) {
+        let message = format!("Content-Range {range:?}: expected the whole manifest, without one");
+        return Err(OciError::new(Code::ManifestInvalid, message));
+    }
+    Ok(())
 }
 
 /// The `Content-Type` without parameters.

@@ -67,7 +67,7 @@ pub(crate) async fn post(
         None => Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response()),
         Some(digest) => {
             let to = (name, caller, repository);
-            let finished = finish(app, to, Arc::clone(&upload), &digest, request, body).await;
+            let finished = finish(app, to, (Arc::clone(&upload), &mut None), &digest, request, body).await;
             if finished.is_err() {
                 // The client was told no location to go on at.
                 let uploads = app.uploads.clone();
@@ -91,34 +91,51 @@ pub(crate) async fn patch(
         return parts::patch(app, parts, (name, caller), id, request, body).await;
     }
     let (_, upload) = find(app, name, id).await?;
-    let appended = append(app, (name, caller), &upload, request, body).await;
-    unless_given_up(app, &upload, appended).await?;
+    let mut turn = None;
+    let appended = append(app, (name, caller), (&upload, &mut turn), request, body).await;
+    unless_given_up(app, name, (&upload, turn), appended).await?;
     Ok((StatusCode::ACCEPTED, progress(name, &upload)).into_response())
 }
 
 async fn append(
     app: &App,
     (name, caller): (&RepositoryName, &Caller),
-    upload: &Arc<Upload>,
+    (upload, turn): (&Arc<Upload>, &mut Option<Writer>),
     request: &HeaderMap,
     body: Body,
 ) -> Result<(), OciError> {
     let mut room = Room::of_upload(app, Some(name), upload);
-    let (writer, tail) = receive(app, (name, caller), (upload, 0), request, body, &mut room).await?;
+    let (writer, tail) = receive(app, (name, caller), (upload, 0, turn), request, body, &mut room).await?;
     app.access.check_again(caller).await?;
     let shared = Arc::clone(upload);
     app.pool.run(move || shared.append(&writer, &tail)).await??;
     Ok(())
 }
 
-/// What came is given up where the disk or the quota is full: most clients begin anew, and half an upload would keep it full for a day. So it is
-/// where it is more than one upload may have, and where the token holds no longer.
-async fn unless_given_up<T>(app: &App, upload: &Arc<Upload>, taken: Result<T, OciError>) -> Result<T, OciError> {
-    if taken.as_ref().is_err_and(|error| error.is_full() || error.is_refusal()) {
-        let (uploads, upload) = (app.uploads.clone(), Arc::clone(upload));
-        app.pool.run(move || uploads.cancel(&upload)).await??;
+/// What this request brought is given up where the disk is full: most clients begin anew, and half an upload would keep it full for a day. What was
+/// acknowledged before stays. All of the upload goes where it is more than the quota or than one upload may have, and where the token holds no longer.
+async fn unless_given_up<T>(
+    app: &App,
+    name: &RepositoryName,
+    (upload, turn): (&Arc<Upload>, Option<Writer>),
+    taken: Result<T, OciError>,
+) -> Result<T, OciError> {
+    let Err(refused) = taken else { return taken };
+    let (uploads, shared) = (app.uploads.clone(), Arc::clone(upload));
+    if refused.is_refusal() {
+        app.pool.run(move || uploads.cancel(&shared)).await??;
+        return Err(refused);
     }
-    taken
+    if !refused.is_full() {
+        return Err(refused);
+    }
+    if let Some(turn) = turn {
+        // Where another request has taken the session over it is that one's.
+        drop(app.pool.run(move || shared.rewind(&turn)).await?);
+        // Its place in the quota shrinks to what stays.
+        drop(Room::of_upload(app, Some(name), upload));
+    }
+    Err(refused.with_headers(progress(name, upload)))
 }
 
 /// PUT: ends the session, after a last chunk if the body has one.
@@ -142,8 +159,9 @@ pub(crate) async fn put(
         return parts::put(app, parts, (name, caller), id, &digest, request, body).await;
     }
     let (repository, upload) = find(app, name, id).await?;
-    let finished = finish(app, (name, caller, repository), Arc::clone(&upload), &digest, request, body).await;
-    unless_given_up(app, &upload, finished).await
+    let (to, mut turn) = ((name, caller, repository), None);
+    let finished = finish(app, to, (Arc::clone(&upload), &mut turn), &digest, request, body).await;
+    unless_given_up(app, name, (&upload, turn), finished).await
 }
 
 /// GET: how far the session has come.
@@ -209,11 +227,11 @@ async fn mount(
 }
 
 /// Takes a body into a session. The blocks but the last are on disk; the last comes back, so that a small blob costs
-/// one hop. It ends when the caller's token holds no longer. `elsewhere`: bytes of the blob that came before and are not in this file.
+/// one hop. It ends when the caller's token holds no longer. `turn` is the right to write that it took, also where it ends so. `elsewhere`: bytes of the blob that came before and are not in this file.
 async fn receive(
     app: &App,
     (name, caller): (&RepositoryName, &Caller),
-    (upload, elsewhere): (&Arc<Upload>, u64),
+    (upload, elsewhere, turn): (&Arc<Upload>, u64, &mut Option<Writer>),
     request: &HeaderMap,
     body: Body,
     room: &mut Room<'_>,
@@ -227,6 +245,7 @@ async fn receive(
     let writer = upload
         .begin(range.map(|range| range.start))
         .map_err(|error| OciError::from(error).with_headers(progress(name, upload)))?;
+    *turn = Some(writer.clone());
     let before = elsewhere.saturating_add(upload.offset());
     // What is announced is refused before it comes.
     if let Err(refused) = room.take(before.saturating_add(body.size_hint().lower())) {
@@ -283,14 +302,14 @@ async fn receive(
 async fn finish(
     app: &Arc<App>,
     (name, caller, repository): (&RepositoryName, &Caller, Arc<Repository>),
-    upload: Arc<Upload>,
+    (upload, turn): (Arc<Upload>, &mut Option<Writer>),
     digest: &BlobDigest,
     request: &HeaderMap,
     body: Body,
 ) -> Result<Response, OciError> {
     // What is here already comes to nothing more.
     let mut room = Room::of_upload(app, (!repository.has_blob(digest)).then_some(name), &upload);
-    let (writer, tail) = receive(app, (name, caller), (&upload, 0), request, body, &mut room).await?;
+    let (writer, tail) = receive(app, (name, caller), (&upload, 0, turn), request, body, &mut room).await?;
     let reservation = room.into_reservation();
     let promise = app.promise(Some(name), [digest]).await?;
     app.access.check_again(caller).await?;

@@ -22,8 +22,9 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::RETRY_AFTER;
-use crate::http::{NoRoom, NotGathered, Peer, Share, cors};
+use crate::http::{Gathered, GrowingText, NoRoom, NotGathered, Peer, Share, cors};
 use crate::made_tables::{MadeTable, made_table};
+use crate::pool::JobLost;
 use crate::upstream::{Hops, Sought};
 
 pub(crate) use request::Request;
@@ -41,8 +42,10 @@ const MADE_LIMIT: usize = 4096;
 /// Tables of one request that are cared for at once: they mostly wait for other servers, and for their turn to be made.
 const MADE_AT_ONCE: usize = 8;
 
-/// By Breakpad's id.
-type MadeTables = HashMap<([u8; 16], u32), io::Result<MadeTable>>;
+/// A GUID and an age.
+type BreakpadId = ([u8; 16], u32);
+
+type MadeTables = HashMap<BreakpadId, io::Result<MadeTable>>;
 
 /// Why a request is not answered.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +56,12 @@ pub(crate) enum Refused {
     /// More work than one request may ask for.
     #[error("{0}")]
     TooMuch(String),
+    /// No memory for the answer.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
+    /// The work on it did not come to its end.
+    #[error(transparent)]
+    Lost(#[from] JobLost),
 }
 
 /// POST, or OPTIONS before it.
@@ -92,42 +101,74 @@ fn preflight(asked: &HeaderMap) -> Response {
 
 async fn post(app: Arc<App>, scope: Scope, body: Body, hops: &Hops) -> Response {
     let body = match app.memory.gather(Share::Questions, body, BODY_LIMIT).await {
-        Ok(body) => body,
+        Ok(body) => Arc::new(body),
         Err(why) => return not_gathered(&why),
     };
-    // What was read of the body takes as much as it did, until it is answered.
-    let read = app.naming.run(move || (Request::read(&body), body.into_room())).await;
-    let (request, _room) = match read {
-        Ok((Ok(request), room)) => (request, room),
-        Ok((Err(refused), _)) => return refusal(&refused),
-        Err(lost) => return error(StatusCode::INTERNAL_SERVER_ERROR, &lost.to_string()),
+    let read = match read(&app, &scope, &body, None).await {
+        Ok(Read::Named(text)) => Ok(text),
+        // Other servers are asked while nothing is held but the body.
+        Ok(Read::Wanting(wanted)) => {
+            let made = make_tables(&app, &scope, wanted, hops).await;
+            match read(&app, &scope, &body, Some(made)).await {
+                Ok(Read::Named(text)) => Ok(text),
+                Ok(Read::Wanting(_)) => Err(JobLost.into()),
+                Err(refused) => Err(refused),
+            }
+        }
+        Err(refused) => Err(refused),
     };
-    let made = make_tables(&app, &scope, &request, hops).await;
-    let shared = Arc::clone(&app);
-    let named = app.naming.run(move || naming::name_all(&shared, &scope, &request, &made)).await;
-    match named {
-        Ok(Ok(text)) => match app.memory.answer(text) {
-            Ok(body) => json_response(StatusCode::OK, body),
-            Err(full) => no_room(full),
-        },
-        Ok(Err(refused)) => refusal(&refused),
-        Err(lost) => error(StatusCode::INTERNAL_SERVER_ERROR, &lost.to_string()),
+    match read {
+        Ok(text) => json_response(StatusCode::OK, text.into_body(&app.memory)),
+        Err(refused) => refusal(&refused),
     }
 }
 
-/// The tables of modules that no bundle has one of.
-async fn make_tables(app: &App, scope: &Scope, request: &Request, hops: &Hops) -> MadeTables {
-    let has_none = |((guid, age), _): &(([u8; 16], u32), &str)| {
+/// What came of a request.
+enum Read {
+    /// The answer.
+    Named(GrowingText),
+    /// The modules whose tables have to be made first, and what they are called.
+    Wanting(Vec<(BreakpadId, String)>),
+}
+
+/// Reads a request, and names its frames where all tables are there that can be. What is read is not kept: it may take many times what the body does, so
+/// few such are there at once, each in room of its own.
+async fn read(app: &Arc<App>, scope: &Scope, body: &Arc<Gathered>, made: Option<MadeTables>) -> Result<Read, Refused> {
+    let Some(room) = app.memory.for_reading(request::memory_of(body)).await else {
+        return Err(Refused::TooMuch("the request has too many parts: ask in several requests".to_owned()));
+    };
+    let (shared, scope, body) = (Arc::clone(app), scope.clone(), Arc::clone(body));
+    let read = move || {
+        let _room = room;
+        let request = Request::read(&body)?;
+        if made.is_none() {
+            let wanted = wanted(&shared, &scope, &request);
+            if !wanted.is_empty() {
+                return Ok(Read::Wanting(wanted));
+            }
+        }
+        naming::name_all(&shared, &scope, &request, &made.unwrap_or_default()).map(Read::Named)
+    };
+    app.naming.run(read).await.unwrap_or_else(|lost| Err(lost.into()))
+}
+
+/// The modules that no bundle has a table of.
+fn wanted(app: &App, scope: &Scope, request: &Request<'_>) -> Vec<(BreakpadId, String)> {
+    let has_none = |((guid, age), _): &(BreakpadId, &str)| {
         let key = Key::Breakpad { guid: *guid, age: *age };
         app.debug_files.find_in(scope, &key, FileKind::SymbolTable).is_none()
     };
+    let wanted = request.named_modules().into_iter().filter(has_none).take(MADE_LIMIT);
+    wanted.map(|(id, name)| (id, name.to_owned())).collect()
+}
+
+/// Their tables, as far as there are files to make them of.
+async fn make_tables(app: &App, scope: &Scope, wanted: Vec<(BreakpadId, String)>, hops: &Hops) -> MadeTables {
     let until = Sought::patience();
-    let make = |(id, name): (([u8; 16], u32), String)| async move {
+    let make = |(id, name): (BreakpadId, String)| async move {
         let sought = Sought { id: None, name: Some(&name), hops, until };
         Some((id, made_table(app, scope, id, &sought).await?))
     };
-    let wanted = request.named_modules().into_iter().filter(has_none).take(MADE_LIMIT);
-    let wanted: Vec<_> = wanted.map(|(id, name)| (id, name.to_owned())).collect();
     futures_util::stream::iter(wanted)
         .map(make)
         .buffer_unordered(MADE_AT_ONCE)
@@ -140,6 +181,8 @@ fn refusal(refused: &Refused) -> Response {
     match refused {
         Refused::Malformed(_) => error(StatusCode::BAD_REQUEST, &refused.to_string()),
         Refused::TooMuch(_) => error(StatusCode::PAYLOAD_TOO_LARGE, &refused.to_string()),
+        Refused::NoRoom(full) => no_room(*full),
+        Refused::Lost(lost) => error(StatusCode::INTERNAL_SERVER_ERROR, &lost.to_string()),
     }
 }
 

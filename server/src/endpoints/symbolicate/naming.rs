@@ -1,6 +1,7 @@
 //! Names for frames, out of the symbol tables of bundles.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::io;
 use std::ops::Deref;
 
 use memmap2::Mmap;
@@ -11,81 +12,119 @@ use symseal_symx::{Name, Table};
 use super::request::{Job, Offset, Request};
 use super::{MadeTables, Refused};
 use crate::app::App;
+use crate::blobs::NotGiven;
 use crate::debug_files::{FileKind, Key, Scope};
+use crate::endpoints::told_of_storage;
+use crate::http::GrowingText;
 use crate::ingest::parse_breakpad_id;
 use crate::made_tables::MadeTable;
+use crate::upstream::UpstreamAway;
 
 /// The largest answer, in bytes. A short request may name one long function a million times.
 const ANSWER_LIMIT: usize = 64 << 20;
 
+/// Bytes of demangled names that are kept while a request is answered.
+const NAMES_BYTES: usize = 8 << 20;
+
 /// Names the frames of every job; the answer's JSON. Blocks.
-pub(super) fn name_all(app: &App, scope: &Scope, request: &Request, made: &MadeTables) -> Result<Vec<u8>, Refused> {
-    let mut answer = br#"{"results":["#.to_vec();
+pub(super) fn name_all(
+    app: &App,
+    scope: &Scope,
+    request: &Request<'_>,
+    made: &MadeTables,
+) -> Result<GrowingText, Refused> {
+    let mut answer = app.memory.growing();
+    write(&mut answer, br#"{"results":["#)?;
     for (at, job) in request.jobs.iter().enumerate() {
-        if at > 0 {
-            answer.push(b',');
-        }
+        separate(&mut answer, at)?;
         name_job((app, scope, made), job, &mut answer)?;
     }
-    answer.extend_from_slice(b"]}");
+    write(&mut answer, b"]}")?;
     Ok(answer)
 }
 
 /// One job's answer, written stack by stack, so that a long one ends before it fills the memory.
-fn name_job((app, scope, made): (&App, &Scope, &MadeTables), job: &Job, answer: &mut Vec<u8>) -> Result<(), Refused> {
+fn name_job(
+    (app, scope, made): (&App, &Scope, &MadeTables),
+    job: &Job<'_>,
+    answer: &mut GrowingText,
+) -> Result<(), Refused> {
     let mut modules: Vec<Module> = job.modules.iter().map(|(name, id)| Module { name, id, table: None }).collect();
-    for (index, _) in job.stacks.iter().flatten() {
+    for (index, _) in job.stacks.frames() {
         if let Some(module) = usize::try_from(*index).ok().and_then(|index| modules.get_mut(index)) {
             module.table.get_or_insert_with(|| find_table(app, scope, made, module.id));
         }
     }
-    let opened: Vec<Option<Table<'_>>> = modules.iter().map(Module::open).collect();
-    let mut names: Vec<Names> = modules.iter().map(|_| Names::default()).collect();
-    answer.extend_from_slice(br#"{"stacks":["#);
+    // Few of a hundred thousand modules have one.
+    let opened: HashMap<usize, Table<'_>> =
+        modules.iter().enumerate().filter_map(|(at, module)| Some((at, module.open()?))).collect();
+    let mut names = Names::default();
+    write(answer, br#"{"stacks":["#)?;
     for (at, stack) in job.stacks.iter().enumerate() {
-        if at > 0 {
-            answer.push(b',');
-        }
-        answer.push(b'[');
+        separate(answer, at)?;
+        write(answer, b"[")?;
         for (at, (index, offset)) in stack.iter().enumerate() {
-            if at > 0 {
-                answer.push(b',');
-            }
+            separate(answer, at)?;
             let index = usize::try_from(*index).ok();
             let name = index.and_then(|index| modules.get(index)).map_or("<unknown>", |module| module.name);
-            let known = index.and_then(|index| Some((opened.get(index)?.as_ref()?, names.get_mut(index)?)));
+            let known = index.and_then(|index| Some((index, opened.get(&index)?)));
             let mut frame = Frame::at(at, name, *offset);
-            if let (Some((table, names)), Some(offset)) = (known, offset.0) {
+            if let (Some(table), Some(offset)) = (known, offset.0) {
                 names.fill(&mut frame, table, offset);
             }
-            write(answer, &frame)?;
+            write_json(answer, &frame)?;
         }
-        answer.push(b']');
+        write(answer, b"]")?;
     }
-    answer.extend_from_slice(br#"],"found_modules":"#);
-    let keyed = || modules.iter().zip(&opened).map(|(module, opened)| (module.key(), module, opened));
-    let found: BTreeMap<String, Option<bool>> =
-        keyed().map(|(key, module, opened)| (key, module.table.as_ref().map(|_| opened.is_some()))).collect();
-    write(answer, &found)?;
-    answer.extend_from_slice(br#","module_errors":"#);
-    let errors: BTreeMap<String, [ModuleError; 1]> = keyed()
-        .filter(|(_, _, opened)| opened.is_none())
-        .filter_map(|(key, module, _)| Some((key, [module.error()?])))
-        .collect();
-    write(answer, &errors)?;
+    let mut keyed: Vec<(&Module, bool)> =
+        modules.iter().enumerate().map(|(at, module)| (module, opened.contains_key(&at))).collect();
+    // Of two alike the last one counts, as in JSON.
+    keyed.reverse();
+    keyed.sort_by_key(|(module, _)| (module.name, module.id));
+    keyed.dedup_by_key(|(module, _)| (module.name, module.id));
+    let found = |module: &Module, is_opened| Some(module.table.as_ref().map(|_| is_opened));
+    write(answer, br#"],"found_modules":"#)?;
+    write_by_key(answer, &keyed, found)?;
+    write(answer, br#","module_errors":"#)?;
+    write_by_key(answer, &keyed, |module, is_opened| {
+        (!is_opened).then(|| module.error()).flatten().map(|error| [error])
+    })?;
     // A field of its own: of samply a module with an error has no names at all, and the Firefox Profiler reads neither.
-    let lacks: BTreeMap<String, &str> =
-        modules.iter().filter_map(|module| Some((module.key(), module.lacks()?))).collect();
-    if !lacks.is_empty() {
-        answer.extend_from_slice(br#","module_lacks":"#);
-        write(answer, &lacks)?;
+    if modules.iter().any(|module| module.lacks().is_some()) {
+        write(answer, br#","module_lacks":"#)?;
+        write_by_key(answer, &keyed, |module, _| module.lacks().map(str::to_owned))?;
     }
-    answer.push(b'}');
-    Ok(())
+    write(answer, b"}")
 }
 
-fn write(answer: &mut Vec<u8>, value: &impl Serialize) -> Result<(), Refused> {
-    serde_json::to_writer(&mut *answer, value).map_err(|error| Refused::Malformed(error.to_string()))?;
+/// An object with something of each module that has it.
+fn write_by_key<T: Serialize>(
+    answer: &mut GrowingText,
+    modules: &[(&Module<'_>, bool)],
+    of: impl Fn(&Module<'_>, bool) -> Option<T>,
+) -> Result<(), Refused> {
+    write(answer, b"{")?;
+    let all = modules.iter().filter_map(|(module, is_opened)| Some((module, of(module, *is_opened)?)));
+    for (at, (module, value)) in all.enumerate() {
+        separate(answer, at)?;
+        write_json(answer, &module.key())?;
+        write(answer, b":")?;
+        write_json(answer, &value)?;
+    }
+    write(answer, b"}")
+}
+
+fn separate(answer: &mut GrowingText, at: usize) -> Result<(), Refused> {
+    if at == 0 { Ok(()) } else { write(answer, b",") }
+}
+
+fn write_json(answer: &mut GrowingText, value: &impl Serialize) -> Result<(), Refused> {
+    // Values of these kinds have a text each.
+    write(answer, &serde_json::to_vec(value).unwrap_or_default())
+}
+
+fn write(answer: &mut GrowingText, text: &[u8]) -> Result<(), Refused> {
+    answer.push(text)?;
     if answer.len() > ANSWER_LIMIT {
         return Err(Refused::TooMuch(format!(
             "the answer has more than {ANSWER_LIMIT} bytes: ask in several requests"
@@ -170,11 +209,21 @@ fn find_table<'r>(app: &App, scope: &Scope, made: &'r MadeTables, id: &str) -> R
     let (guid, age) = parse_breakpad_id(id).ok_or(Missing::BadId)?;
     if let Some(found) = app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable) {
         let map = app.blobs.map(&found.digest);
-        return map.map(Bytes::Bundle).map_err(|error| Missing::Unreadable(format!("{}: {error}", found.digest)));
+        return map.map(Bytes::Bundle).map_err(|error| missing(&error));
     }
     match made.get(&(guid, age)).ok_or(Missing::Unknown)? {
         Ok(table) => Ok(Bytes::Made(table)),
-        Err(error) => Err(Missing::Unreadable(error.to_string())),
+        Err(error) => Err(missing(error)),
+    }
+}
+
+/// What everybody may be told of a table that is not had: what is wrong with the files that it is of, and not where this server keeps what.
+fn missing(error: &io::Error) -> Missing {
+    match error.kind() {
+        _ if NotGiven::is_why(error) => Missing::Unknown,
+        io::ErrorKind::InvalidData => Missing::Unreadable(error.to_string()),
+        _ if UpstreamAway::is_why(error) => Missing::Unreadable(error.to_string()),
+        _ => Missing::Unreadable(told_of_storage(error).to_owned()),
     }
 }
 
@@ -229,20 +278,21 @@ impl<'r> Frame<'r> {
     }
 }
 
-/// Demangled names of one table: stacks repeat them.
+/// Demangled names: stacks repeat them.
 #[derive(Default)]
 struct Names {
-    /// By where the symbols lie in the table.
-    readable: HashMap<u32, String>,
+    /// By the module, and where the symbols lie in its table.
+    readable: HashMap<(usize, u32), String>,
+    bytes: usize,
 }
 
 impl Names {
-    fn fill<'t>(&mut self, frame: &mut Frame<'t>, table: &'t Table<'t>, offset: u64) {
+    fn fill<'t>(&mut self, frame: &mut Frame<'t>, (module, table): (usize, &'t Table<'t>), offset: u64) {
         let Some(hit) = table.lookup(Rva(offset)) else { return };
         let function = hit.function();
         let mut frames: Vec<symseal_symx::Frame<'t>> = hit.frames().collect();
         let Some(outermost) = frames.pop() else { return };
-        frame.function = Some(self.name(outermost.function, outermost.symbol)).filter(|name| !name.is_empty());
+        frame.function = Some(self.name(module, outermost.function, outermost.symbol)).filter(|name| !name.is_empty());
         frame.function_offset = Some(format!("{:#x}", offset.saturating_sub(function.start.0)));
         // A size that only the next symbol gives is none.
         frame.function_size = (!function.flags.approximate).then(|| format!("{:#x}", function.size));
@@ -252,22 +302,35 @@ impl Names {
         frame.inlines = frames
             .iter()
             .map(|inlined| Inlined {
-                function: self.name(inlined.function, inlined.symbol),
+                function: self.name(module, inlined.function, inlined.symbol),
                 file: Some(inlined.file).filter(|file| !file.is_empty()),
                 line: inlined.line,
             })
             .collect();
     }
 
-    fn name(&mut self, function: Name<'_>, symbol: Name<'_>) -> String {
+    fn name(&mut self, module: usize, function: Name<'_>, symbol: Name<'_>) -> String {
         if symbol.is_empty() {
             return function.text().into_owned();
         }
-        let readable = || {
-            let plain = if function.is_empty() { symbol } else { function };
-            let demangled = symseal_resolver::demangle(&symbol.text());
-            demangled.map_or_else(|| plain.text().into_owned(), |(readable, _)| readable)
-        };
-        self.readable.entry(symbol.place()).or_insert_with(readable).clone()
+        let key = (module, symbol.place());
+        if let Some(known) = self.readable.get(&key) {
+            return known.clone();
+        }
+        let plain = if function.is_empty() { symbol } else { function };
+        let demangled = symseal_resolver::demangle(&symbol.text());
+        let name = demangled.map_or_else(|| plain.text().into_owned(), |(readable, _)| readable);
+        self.keep(key, &name);
+        name
+    }
+
+    fn keep(&mut self, key: (usize, u32), name: &str) {
+        let bytes = name.len().saturating_add(size_of::<((usize, u32), String)>());
+        if self.bytes.saturating_add(bytes) > NAMES_BYTES {
+            self.readable.clear();
+            self.bytes = 0;
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.readable.insert(key, name.to_owned());
     }
 }

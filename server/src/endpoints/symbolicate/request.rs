@@ -1,8 +1,14 @@
 //! The request: modules, and stacks of offsets in them.
+//!
+//! What is read of it borrows its texts from the body, and has its frames one behind the other: a body of small parts would else take many times its size,
+//! in as many pieces, which the memory's allocator then keeps.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 
 use super::Refused;
 use crate::ingest::parse_breakpad_id;
@@ -17,20 +23,151 @@ const MAX_MODULES: usize = 100_000;
 /// Frames in one request.
 const MAX_FRAMES: usize = 1_000_000;
 
+/// Bytes that an opening bracket of a body may come to, in what is read of it: a frame, in a list that is as large again as what is in it.
+const BRACKET_BYTES: usize = 48;
+/// The same of a quotation mark: a fourth of a module, with what is found of it.
+const QUOTE_BYTES: usize = 48;
+
+/// How much memory what is read of a body, and the naming of it, may take at most. Those of small parts come to many times their size.
+pub(super) fn memory_of(body: &[u8]) -> usize {
+    let (mut brackets, mut quotes) = (0_usize, 0_usize);
+    for byte in body {
+        brackets = brackets.saturating_add(usize::from(*byte == b'['));
+        quotes = quotes.saturating_add(usize::from(*byte == b'"'));
+    }
+    let parts = brackets.saturating_mul(BRACKET_BYTES).saturating_add(quotes.saturating_mul(QUOTE_BYTES));
+    // Texts with escapes are copied.
+    parts.saturating_add(body.len())
+}
+
 /// What is asked.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(super) jobs: Vec<Job>,
+pub(crate) struct Request<'b> {
+    pub(super) jobs: Vec<Job<'b>>,
 }
 
 /// Stacks of one process.
 #[derive(Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Job {
+pub(super) struct Job<'b> {
     /// Name of the debug file, and the id as Breakpad writes it.
-    #[serde(rename = "memoryMap")]
-    pub(super) modules: Vec<(String, String)>,
-    /// Frames as (module, offset from the image base); module −1: unknown, the offset is an address.
-    pub(super) stacks: Vec<Vec<(i64, Offset)>>,
+    #[serde(rename = "memoryMap", borrow)]
+    pub(super) modules: Vec<(Text<'b>, Text<'b>)>,
+    pub(super) stacks: Stacks,
+}
+
+/// A text of the body, where it lies there if it can.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Text<'b>(Cow<'b, str>);
+
+impl std::ops::Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'b, 'b> Deserialize<'de> for Text<'b> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+
+        impl<'de> Visitor<'de> for Read {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(Read)
+    }
+}
+
+/// A frame as (module, offset from the image base); module −1: unknown, the offset is an address.
+type Frame = (i64, Offset);
+
+/// The frames of all stacks.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Stacks {
+    frames: Vec<Frame>,
+    /// Where each stack ends among them.
+    ends: Vec<u32>,
+}
+
+impl Stacks {
+    /// The frames of all of them.
+    pub(super) fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// One after the other.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[Frame]> {
+        let mut from = 0;
+        self.ends.iter().map(move |end| {
+            let end = *end as usize;
+            let stack = self.frames.get(from..end).unwrap_or_default();
+            from = end;
+            stack
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Stacks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+
+        impl<'de> Visitor<'de> for All {
+            type Value = Stacks;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of stacks")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut stacks: A) -> Result<Stacks, A::Error> {
+                let mut all = Stacks::default();
+                while stacks.next_element_seed(OneMore(&mut all.frames))?.is_some() {
+                    all.ends.push(u32::try_from(all.frames.len()).map_err(A::Error::custom)?);
+                }
+                Ok(all)
+            }
+        }
+
+        deserializer.deserialize_seq(All)
+    }
+}
+
+/// A stack behind those that were read before.
+struct OneMore<'f>(&'f mut Vec<Frame>);
+
+impl<'de> DeserializeSeed<'de> for OneMore<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for OneMore<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of frames")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut stack: A) -> Result<(), A::Error> {
+        while let Some(frame) = stack.next_element()? {
+            self.0.push(frame);
+        }
+        Ok(())
+    }
 }
 
 /// An offset, or none: −1 is what is sent of a frame whose offset is not known.
@@ -52,22 +189,23 @@ impl TryFrom<i128> for Offset {
 /// Several jobs, or the fields of a bare one: read straight into place, as a form that is tried one way and then another would be
 /// kept in memory many times over.
 #[derive(Deserialize)]
-struct Body {
+struct Body<'b> {
     version: Option<u64>,
-    jobs: Option<Vec<JsonObject<Job>>>,
-    #[serde(rename = "memoryMap")]
-    modules: Option<Vec<(String, String)>>,
-    stacks: Option<Vec<Vec<(i64, Offset)>>>,
+    #[serde(borrow)]
+    jobs: Option<Vec<JsonObject<Job<'b>>>>,
+    #[serde(rename = "memoryMap", borrow)]
+    modules: Option<Vec<(Text<'b>, Text<'b>)>>,
+    stacks: Option<Stacks>,
 }
 
-impl Request {
+impl<'b> Request<'b> {
     /// The ids of the modules that frames name, each with what its debug file is called.
     pub(super) fn named_modules(&self) -> BTreeMap<([u8; 16], u32), &str> {
         let mut found = BTreeMap::new();
         for job in &self.jobs {
-            let named: BTreeSet<i64> = job.stacks.iter().flatten().map(|(index, _)| *index).collect();
+            let named: BTreeSet<i64> = job.stacks.frames().iter().map(|(index, _)| *index).collect();
             let modules = named.into_iter().filter_map(|index| job.modules.get(usize::try_from(index).ok()?));
-            found.extend(modules.filter_map(|(name, id)| Some((parse_breakpad_id(id)?, name.as_str()))));
+            found.extend(modules.filter_map(|(name, id)| Some((parse_breakpad_id(id)?, &**name))));
         }
         found
     }
@@ -76,10 +214,10 @@ impl Request {
     ///
     /// # Errors
     /// [`Refused`] where it is malformed, or asks for too much.
-    pub(crate) fn read(body: &[u8]) -> Result<Self, Refused> {
+    pub(crate) fn read(body: &'b [u8]) -> Result<Self, Refused> {
         let form = r#"{"jobs":[{"memoryMap":[["app.pdb","GUID and age"]],"stacks":[[[0,4096]]]}],"version":5}"#;
         let malformed = |found: String| Refused::Malformed(format!("expected {form}, found {found}"));
-        let JsonObject(body): JsonObject<Body> =
+        let JsonObject(body): JsonObject<Body<'_>> =
             serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))?;
         if let Some(version) = body.version.filter(|version| *version != VERSION) {
             return Err(Refused::Malformed(format!("expected version {VERSION}, found {version}")));
@@ -90,7 +228,7 @@ impl Request {
             _ => return Err(malformed("neither jobs nor a memory map with stacks".to_owned())),
         };
         let modules = jobs.iter().map(|job| job.modules.len()).max().unwrap_or_default();
-        let frames: usize = jobs.iter().flat_map(|job| &job.stacks).map(Vec::len).sum();
+        let frames: usize = jobs.iter().map(|job| job.stacks.frames().len()).sum();
         for (what, found, most) in
             [("jobs", jobs.len(), MAX_JOBS), ("modules in a job", modules, MAX_MODULES), ("frames", frames, MAX_FRAMES)]
         {
@@ -101,7 +239,7 @@ impl Request {
             }
         }
         for job in &jobs {
-            for (index, _) in job.stacks.iter().flatten() {
+            for (index, _) in job.stacks.frames() {
                 if *index < -1 || usize::try_from(*index).is_ok_and(|index| index >= job.modules.len()) {
                     let why = format!("a frame names module {index} of {}", job.modules.len());
                     return Err(Refused::Malformed(why));
@@ -125,7 +263,9 @@ mod tests {
         let bare = Request::read(job.as_bytes()).unwrap();
         assert_eq!(bare.jobs.len(), 1);
         let of = |offset| Offset(Some(offset));
-        assert_eq!(bare.jobs[0].stacks[0], [(0, of(4096)), (-1, of(140737)), (0, Offset(None)), (0, of(u64::MAX))]);
+        let stacks: Vec<&[Frame]> = bare.jobs[0].stacks.iter().collect();
+        assert_eq!(stacks[1], []);
+        assert_eq!(stacks[0], [(0, of(4096)), (-1, of(140737)), (0, Offset(None)), (0, of(u64::MAX))]);
         assert_eq!(Request::read(format!(r#"{{"jobs":[{job}],"version":5}}"#).as_bytes()).unwrap(), bare);
     }
 
@@ -149,6 +289,32 @@ mod tests {
         }
         let jobs = vec![job("[]"); 11].join(",");
         assert!(matches!(Request::read(format!(r#"{{"jobs":[{jobs}]}}"#).as_bytes()), Err(Refused::TooMuch(_))));
+    }
+
+    #[test]
+    fn what_is_read_takes_no_more_than_was_foreseen_and_few_bodies_too_much() {
+        let many = |part: &str, times: usize| vec![part; times].join(",");
+        let body =
+            |modules: &str, stacks: &str| format!(r#"{{"jobs":[{{"memoryMap":[{modules}],"stacks":[{stacks}]}}]}}"#);
+        let named = r#"["app.pdb","72E103A85CB249078B76B2E7C06257B11"]"#;
+        for body in [
+            body(&many(named, 100_000), ""),
+            body(&many(r#"["",""]"#, 70_000), ""),
+            body(&many(r#"["\\n","\\n"]"#, 70_000), ""),
+            body(r#"["",""]"#, &many("[[0,0]]", 70_000)),
+            body(r#"["",""]"#, &format!("[{}]", many("[0,0]", 1_000_000))),
+            body("", &many("[]", 70_000)),
+        ] {
+            let request = Request::read(body.as_bytes()).unwrap();
+            let job = &request.jobs[0];
+            let copied = |text: &Text<'_>| if matches!(text.0, Cow::Owned(_)) { text.len() + 32 } else { 0 };
+            let texts: usize = job.modules.iter().map(|(name, id)| copied(name) + copied(id)).sum();
+            let modules = job.modules.capacity() * size_of::<(Text<'_>, Text<'_>)>() + texts;
+            let stacks = job.stacks.frames.capacity() * size_of::<Frame>() + job.stacks.ends.capacity() * 4;
+            let foreseen = memory_of(body.as_bytes());
+            assert!(modules + stacks <= foreseen, "{} bytes of {foreseen}: {}", modules + stacks, &body[..60]);
+            assert!(foreseen <= 64 << 20, "{foreseen}");
+        }
     }
 
     proptest! {

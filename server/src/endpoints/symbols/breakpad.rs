@@ -15,7 +15,7 @@ use crate::app::App;
 use crate::blobs::{BlobDirectory, NotGiven};
 use crate::breakpad::{self, Head, base_name, file_name, loose_symbol_file};
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::endpoints::{BY_ID, first_there, not_found, tree_file, unavailable, whole_file};
+use crate::endpoints::{BY_ID, first_there, not_found, tree_file, unmade, whole_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::http::{FileAnswer, file_response, form_values, percent_decode, percent_encode};
 use crate::ingest::{breakpad_ids, parse_breakpad_id};
@@ -149,7 +149,7 @@ fn answered(
         }
         // A file that it would be made of is taken down.
         Err(error) if NotGiven::is_why(&error) => not_found("this server has no symbol file of this module"),
-        Err(error) => unavailable(request, &format!("a symbol file could not be made: {error}")),
+        Err(error) => unmade(request, "a symbol file could not be made", &error),
     }
 }
 

@@ -88,7 +88,7 @@ pub(super) async fn patch(
     let request = in_order(request, name, id, offset)?;
     let own = own_file(app, name).await?;
     let mut room = Room::new(app, Some(name));
-    let mut received = receive(app, (name, caller), (&own, offset), &request, body, &mut room).await;
+    let mut received = receive(app, (name, caller), (&own, offset, &mut None), &request, body, &mut room).await;
     if received.is_ok()
         && let Err(refused) = app.access.check_again(caller).await
     {
@@ -155,7 +155,7 @@ pub(super) async fn put(
         Ok(()) => {
             let request = if has_parts { without_range(&request) } else { request };
             let repository = app.repositories.get_or_create(name);
-            finish(app, (name, caller, repository), Arc::clone(&own), digest, &request, body).await
+            finish(app, (name, caller, repository), (Arc::clone(&own), &mut None), digest, &request, body).await
         }
         Err(error) => Err(error),
     };
