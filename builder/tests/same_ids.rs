@@ -195,6 +195,58 @@ fn of_split_files_with_one_id_each_module_has_the_one_that_describes_its_code() 
     }
 }
 
+/// Two programs of one source for two processors of a kind, and what both have in common: a unit is in either's package.
+#[test]
+fn of_packages_that_share_units_each_program_is_read_with_its_own() {
+    let (Some(clang), Some(dwp)) =
+        (tool("clang-19").or_else(|| tool("clang")), tool("llvm-dwp-19").or_else(|| tool("llvm-dwp")))
+    else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let unit = "unsigned count(const unsigned *p, int n) { unsigned s = 0; for (int i = 0; i < n; i++) s += __builtin_popcount(p[i]); return s; }\n\
+                int after(int x) { return x + 1; }\n";
+    std::fs::write(at("u.c"), unit).unwrap();
+    std::fs::write(at("v.c"), "int other(int x) { return x * 3; }\n").unwrap();
+    for (program, flag) in [("app", "-mno-popcnt"), ("tool", "-mpopcnt")] {
+        let objects = ["u.c", "v.c"].map(|source| {
+            let object = format!("{program}-{source}.o");
+            let flag = if source == "u.c" { flag } else { "-mno-popcnt" };
+            let mut command = std::process::Command::new(&clang);
+            // One name in both, as in two folders of a build.
+            command.args(["-c", "-g", "-gdwarf-5", "-gsplit-dwarf", "-O2", "-fPIC", flag, "-o", &object, source]);
+            assert!(command.current_dir(dir.path()).status().unwrap().success());
+            at(&object)
+        });
+        let [u, v] = objects.each_ref().map(|object| text(object));
+        run(&clang, &["-shared", "-nostdlib", "-Wl,--build-id", "-o", text(&at(program)), u, v]);
+        let package = at(&format!("{program}.dwp"));
+        run(&dwp, &["-e", text(&at(program)), "-o", text(&package)]);
+    }
+    let units = |name: &str| ObjectFile::parse(&std::fs::read(at(name)).unwrap()).unwrap().split_ids();
+    // Where the compiler tells them apart there is nothing to see.
+    let shared = units("app.dwp").iter().filter(|id| units("tool.dwp").contains(id)).count();
+    let alone = ["app", "tool"].map(|program| report(&[at(program), at(&format!("{program}.dwp"))]));
+    let files = ["app", "app.dwp", "tool", "tool.dwp"].map(at);
+    let renamed = [at("app"), at("1.dwp"), at("tool"), at("2.dwp")];
+    for (from, to) in files.iter().zip(&renamed).filter(|(from, to)| from != to) {
+        std::fs::copy(from, to).unwrap();
+    }
+    // By their names, and where these say nothing.
+    for inputs in [files.to_vec(), renamed.to_vec()] {
+        let found = report(&inputs);
+        assert!(found.is_complete(), "{shared} shared units: {found:#?}");
+        for (program, alone) in ["app", "tool"].iter().zip(&alone) {
+            let of = |report: &symseal_builder::BuildReport| {
+                let module = report.modules.iter().find(|module| module.name == *program).unwrap();
+                (module.functions.clone(), module.skipped.clone(), module.missing.clone())
+            };
+            assert_eq!(of(&found), of(alone), "{program}, {shared} shared units");
+        }
+    }
+}
+
 #[test]
 fn two_split_files_that_give_other_units_under_one_id_are_a_contradiction() {
     let Some(cc) = tool("cc") else { return };

@@ -610,6 +610,22 @@ mod t5_of_an_entry_with_a_handler_and_no_codes_the_instructions_tell_the_frame {
     const HOME: [u8; 13] = [0x48, 0x89, 0x7c, 0x24, 8, 0x48, 0x89, 0x74, 0x24, 16, 0x48, 0x89, 0xe0];
 
     #[test]
+    fn what_asks_where_it_runs_has_pushed_that() {
+        // sub rsp, 40; call to the next instruction; pop rax; add rsp, 40; ret
+        let code = [0x48, 0x83, 0xec, 40, 0xe8, 0, 0, 0, 0, 0x58, 0x48, 0x83, 0xc4, 40, 0xc3];
+        let mut made = Made::default();
+        made.function(&code, &HANDLER);
+        let expected = [
+            (0, String::from("CFA = rsp+8 ")),
+            (4, String::from("CFA = rsp+48 ")),
+            (9, String::from("CFA = rsp+56 ")),
+            (10, String::from("CFA = rsp+48 ")),
+            (14, String::from("CFA = rsp+8 ")),
+        ];
+        assert_eq!(with_slots(&made), expected, "{:?}", made.compile().report);
+    }
+
+    #[test]
     fn wherever_the_stack_is_aligned() {
         let code = [
             // mov rdi, rcx; mov rsi, rdx; mov rdx, r8; endbr64; mov rax, rsp
@@ -621,8 +637,8 @@ mod t5_of_an_entry_with_a_handler_and_no_codes_the_instructions_tell_the_frame {
             &[0x48, 0x81, 0xe1, 0xc0, 3, 0, 0, 0x48, 0x29, 0xcc, 0x48, 0x83, 0xec, 0x20],
             // mov [rsp + 16], rsi; mov [rsp + 24], rax; mov eax, [rdi]; lea rbp, [r15 + r13]
             &[0x48, 0x89, 0x74, 0x24, 16, 0x48, 0x89, 0x44, 0x24, 24, 0x8b, 0x07, 0x4b, 0x8d, 0x2c, 0x2f],
-            // call; mov r9, [rsp + 16]; mov rsi, [rsp + 24]
-            &[0xe8, 0, 0, 0, 0, 0x4c, 0x8b, 0x4c, 0x24, 16, 0x48, 0x8b, 0x74, 0x24, 24],
+            // call elsewhere; mov r9, [rsp + 16]; mov rsi, [rsp + 24]
+            &[0xe8, 0, 0, 1, 0, 0x4c, 0x8b, 0x4c, 0x24, 16, 0x48, 0x8b, 0x74, 0x24, 24],
             // mov r15, [rsi - 48] and so on; mov rbp, [rsi - 16]; mov rbx, [rsi - 8]; lea rsp, [rsi]
             &[0x4c, 0x8b, 0x7e, 0xd0, 0x4c, 0x8b, 0x76, 0xd8, 0x4c, 0x8b, 0x6e, 0xe0, 0x4c, 0x8b, 0x66, 0xe8],
             &[0x48, 0x8b, 0x6e, 0xf0, 0x48, 0x8b, 0x5e, 0xf8, 0x48, 0x8d, 0x26],

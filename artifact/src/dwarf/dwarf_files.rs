@@ -4,8 +4,10 @@
 //! the files before. Behind a file's `.debug_info` its `.debug_types` is counted.
 
 use super::sections::DwarfSections;
+use super::split_fit::misfits;
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::{UnitHeader, unit_headers};
+use crate::code_ranges::Text;
 use crate::headers::ObjectHeaders;
 use crate::work::Work;
 use hashbrown::HashMap;
@@ -15,6 +17,8 @@ use std::num::NonZeroUsize;
 pub(crate) struct DwarfFiles<'d> {
     /// The main file, then the supplementary one, empty where there is none, then split ones.
     files: Vec<DwarfSections<'d>>,
+    /// The code of the main file.
+    text: Text,
 }
 
 impl<'d> DwarfFiles<'d> {
@@ -40,12 +44,12 @@ impl<'d> DwarfFiles<'d> {
             file.base = base;
             base = file.end();
         }
-        Self { files }
+        Self { files, text: Text::new(main.text_sections()) }
     }
 
     /// No file at all.
     pub(crate) fn none() -> Self {
-        Self { files: Vec::new() }
+        Self { files: Vec::new(), text: Text::new(Vec::new()) }
     }
 
     pub(crate) fn file(&self, number: u32) -> Option<&DwarfSections<'d>> {
@@ -67,44 +71,83 @@ impl<'d> DwarfFiles<'d> {
 
     /// The units of all files by their place in the space of entries; skeletons and split units know each other.
     pub(crate) fn units(&self, work: &mut Work) -> Vec<UnitHeader> {
-        let mut headers = Vec::new();
-        for (number, file) in (0_u32..).zip(&self.files) {
-            headers.extend(unit_headers(file, number, &mut work.skipped));
-        }
+        let mut headers = self.unpaired_units(work);
         if self.files.iter().any(|file| file.is_split) {
             self.pair(&mut headers, work);
         }
         headers
     }
 
-    /// Ties skeletons to the split units of their id. Of several units with one id the first is taken.
+    /// The same, before they do.
+    pub(crate) fn unpaired_units(&self, work: &mut Work) -> Vec<UnitHeader> {
+        let mut headers = Vec::new();
+        for (number, file) in (0_u32..).zip(&self.files) {
+            headers.extend(unit_headers(file, number, &mut work.skipped));
+        }
+        headers
+    }
+
+    /// The code of the main file.
+    pub(crate) fn text(&self) -> &Text {
+        &self.text
+    }
+
+    /// Ties skeletons to the split units of their id. Of several units with one id that one is taken which describes the skeleton's code, of several such the first.
     fn pair(&self, headers: &mut [UnitHeader], work: &mut Work) {
         let mut tables = AbbreviationTables::default();
-        let mut split: HashMap<u64, u32> = HashMap::new();
+        let mut split: HashMap<u64, Vec<u32>> = HashMap::new();
         let ids: Vec<Option<u64>> = headers.iter().map(|header| self.dwo_id(header, &mut tables, work)).collect();
         let is_split = |header: &UnitHeader| self.file(header.file).is_some_and(|file| file.is_split);
         for ((number, header), id) in (0_u32..).zip(&*headers).zip(&ids) {
             if let Some(id) = id
                 && is_split(header)
             {
-                split.entry(*id).or_insert(number);
+                split.entry(*id).or_default().push(number);
             }
         }
         let mut skeletons: HashMap<u32, u32> = HashMap::new();
-        for ((number, header), id) in (0_u32..).zip(&mut *headers).zip(&ids) {
+        let mut partners = Vec::new();
+        for ((number, header), id) in (0_u32..).zip(&*headers).zip(&ids) {
             if let Some(id) = id
                 && !is_split(header)
-                && let Some(partner) = split.get(id)
+                && let Some(candidates) = split.get(id)
+                && let Some(partner) = self.best(header, candidates, headers, &mut tables, work)
             {
-                header.partner = Some(*partner);
-                skeletons.entry(*partner).or_insert(number);
+                partners.push((number, partner));
+                skeletons.entry(partner).or_insert(number);
             }
         }
-        for (unit, skeleton) in skeletons {
-            if let Some(header) = headers.get_mut(unit as usize) {
-                header.partner = Some(skeleton);
+        for (one, other) in partners.into_iter().chain(skeletons) {
+            if let Some(header) = headers.get_mut(one as usize) {
+                header.partner = Some(other);
             }
         }
+    }
+
+    /// The one of some split units that describes a skeleton's code.
+    fn best(
+        &self,
+        skeleton: &UnitHeader,
+        candidates: &[u32],
+        headers: &[UnitHeader],
+        tables: &mut AbbreviationTables,
+        work: &mut Work,
+    ) -> Option<u32> {
+        if let [only] = candidates {
+            return Some(*only);
+        }
+        let Ok(skeleton) = Unit::open(self, skeleton, tables, &mut work.budget) else {
+            return candidates.first().copied();
+        };
+        // What those that are not taken lack is nobody's loss.
+        let skipped = work.skipped.clone();
+        let mut misfits = |number: &&u32| {
+            let header = headers.get(**number as usize)?;
+            misfits(self, header, &skeleton, tables, work).ok()
+        };
+        let best = candidates.iter().min_by_key(|number| misfits(number).unwrap_or(usize::MAX)).copied();
+        work.skipped = skipped;
+        best
     }
 
     /// The id of a skeleton or split unit. Before DWARF 5 its first entry has it.

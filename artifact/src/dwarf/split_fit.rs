@@ -9,7 +9,7 @@ use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::UnitHeader;
 use super::walk::{UnitEntries, Walk};
 use crate::budget::Budget;
-use crate::code_ranges::{Text, disjoint, touches};
+use crate::code_ranges::{disjoint, touches};
 use crate::cursor::Result;
 use crate::headers::ObjectHeaders;
 use crate::work::Work;
@@ -26,9 +26,8 @@ pub(crate) fn split_misfits<'d>(
     let mut work = Work::new();
     let dwarf = DwarfFiles::load(main, None, split, NonZeroUsize::MIN, &mut work);
     work.budget = Budget::for_bytes(dwarf.total_bytes());
-    let text = Text::new(main.text_sections());
     let mut tables = AbbreviationTables::default();
-    let headers = dwarf.units(&mut work);
+    let headers = dwarf.unpaired_units(&mut work);
     let first_split = dwarf.split().next().map_or(0, |(number, _)| number);
     let mut skeletons = HashMap::new();
     let mut found = BTreeMap::new();
@@ -40,7 +39,7 @@ pub(crate) fn split_misfits<'d>(
             skeletons.entry(id).or_insert(unit);
         } else if unit.sections().is_split
             && let Some(skeleton) = skeletons.get(&id)
-            && let Ok(misfits) = misfits(&dwarf, header, skeleton, &text, &mut tables, &mut work)
+            && let Ok(misfits) = misfits(&dwarf, header, skeleton, &mut tables, &mut work)
         {
             let file = header.file.saturating_sub(first_split) as usize;
             found.entry((id, file)).or_insert(misfits);
@@ -50,15 +49,14 @@ pub(crate) fn split_misfits<'d>(
 }
 
 /// Functions with code that the skeleton does not have or that lies in a part over another's, and ends of the skeleton's code at which no function ends.
-fn misfits<'s>(
+pub(super) fn misfits<'s>(
     dwarf: &'s DwarfFiles<'s>,
     header: &UnitHeader,
     skeleton: &Unit<'s>,
-    text: &Text,
     tables: &mut AbbreviationTables,
     work: &mut Work,
 ) -> Result<usize> {
-    let mut code = Vec::new();
+    let (text, mut code) = (dwarf.text(), Vec::new());
     if !skeleton.push_code(text, &mut work.budget, &mut code)? {
         return Ok(0);
     }

@@ -59,8 +59,11 @@ pub(super) fn join<'f>(
         }
         let mut taken = BTreeSet::new();
         let mut missing = 0_usize;
-        let candidates =
-            |unit: &SplitAsked| candidates(by_unit.get(&unit.id).map(Vec::as_slice).unwrap_or_default(), files);
+        let called_after: Vec<String> =
+            module.binary.iter().chain([&described]).map(|part| format!("{}.dwp", part.file.name)).collect();
+        let candidates = |unit: &SplitAsked| {
+            candidates(by_unit.get(&unit.id).map(Vec::as_slice).unwrap_or_default(), files, &called_after)
+        };
         let misfits = misfits(described, asked.iter().map(candidates), files, layout)?;
         for unit in asked {
             let rank = |at: &usize| {
@@ -159,10 +162,15 @@ pub(super) fn join<'f>(
     Ok(())
 }
 
-/// Of the files that hold a unit those of which one is taken: a package is before single files, as it is what debuggers look for.
-fn candidates(holders: &[usize], files: &[Part<'_>]) -> Vec<usize> {
-    let packages = || holders.iter().copied().filter(|at| files.get(*at).is_some_and(|part| is_package(*part)));
-    if packages().next().is_some() { packages().collect() } else { holders.to_vec() }
+/// Of the files that hold a unit those of which one is taken: a package is before single files, as it is what debuggers look for, and of packages those that are called
+/// after the module's own files.
+fn candidates(holders: &[usize], files: &[Part<'_>], called_after: &[String]) -> Vec<usize> {
+    let packages = holders.iter().copied().filter(|at| files.get(*at).is_some_and(|part| is_package(*part)));
+    let packages: Vec<usize> = packages.collect();
+    let is_own =
+        |at: &usize| files.get(*at).is_some_and(|part| called_after.iter().any(|name| is_named(part.file, name)));
+    let own: Vec<usize> = packages.iter().copied().filter(is_own).collect();
+    [own, packages].into_iter().find(|found| !found.is_empty()).unwrap_or_else(|| holders.to_vec())
 }
 
 /// In how many places those of several candidates contradict the module's code, by unit and file. Compilers give one id to what they make of one source with other options,

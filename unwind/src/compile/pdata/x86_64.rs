@@ -76,6 +76,7 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
     let entries = entries(directory, image);
     compiler.report.unwind_entries += entries.len();
     let mut budget = directory.len().saturating_mul(CODES_PER_BYTE);
+    let mut called = bare::Called::new(directory.len());
     for entry in &entries {
         let origin = Origin::new(SourceKind::Pdata, entry.offset as u64);
         let stated = |rva: u32| image.base.saturating_add(u64::from(rva));
@@ -88,7 +89,7 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
         if claimed != [range.clone()] {
             compiler.report.fdes_overlapping += 1;
         }
-        match function(entry, &entries, &claimed, image, &mut budget, &mut compiler.programs) {
+        match function(entry, &entries, &claimed, image, &mut budget, (&mut called, &mut compiler.programs)) {
             Ok(Known { rules, lost, reason }) => {
                 compiler.add(&claimed, &rules, origin);
                 for range in lost {
@@ -290,7 +291,7 @@ fn function(
     claimed: &[Range<u64>],
     image: &Image<'_>,
     budget: &mut usize,
-    programs: &mut Programs,
+    for_bare: (&mut bare::Called, &mut Programs),
 ) -> Result<Known, &'static str> {
     let described = target(*entry, image).ok_or("exception directory: an indirect entry that leads nowhere")?;
     let own = info(described.info, image)?;
@@ -306,7 +307,7 @@ fn function(
         if !claimed.first().is_some_and(is_whole) {
             return Err("exception directory: no unwind code for a frame, and more than one entry for its code");
         }
-        return bare(entry, code, image, programs);
+        return bare(entry, code, image, for_bare);
     }
     for outer in outer_parts.iter().rev() {
         for (_, step) in outer.steps.iter().rev() {
@@ -380,7 +381,7 @@ fn bare<'a>(
     entry: &Entry,
     code: &'a [u8],
     image: &'a Image<'a>,
-    programs: &mut Programs,
+    (called, programs): (&mut bare::Called, &mut Programs),
 ) -> Result<Known, &'static str> {
     const BEFORE: u32 = bare::BEFORE.len() as u32;
     let begun = entry.begin.checked_sub(BEFORE).map(|begin| Entry { begin, ..*entry });
@@ -388,7 +389,7 @@ fn bare<'a>(
     let before = if begun.is_some() { bare::BEFORE.len() } else { 0 };
     let start = image.base.saturating_add(u64::from(entry.begin));
     let (rules, lost) =
-        bare::follow(begun.unwrap_or(code), before, start, &|address| image.code_from(address), programs)?;
+        bare::follow(begun.unwrap_or(code), before, start, &|address| image.code_from(address), called, programs)?;
     Ok(Known {
         rules,
         lost,

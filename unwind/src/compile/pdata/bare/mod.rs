@@ -12,7 +12,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use self::instruction::{Flow, Instruction, decode};
+use self::instruction::{Effect, Flow, Instruction, decode};
 use self::state::{Base, State, Value};
 use super::super::expression;
 use super::super::layout::Layout;
@@ -58,6 +58,7 @@ pub(super) fn follow<'c>(
     before: usize,
     start: u64,
     module: &'c dyn Fn(u64) -> Option<&'c [u8]>,
+    called: &mut Called,
     programs: &mut Programs,
 ) -> Result<(FunctionRules, Vec<Range<u64>>), &'static str> {
     if code.len() > LONGEST {
@@ -67,6 +68,7 @@ pub(super) fn follow<'c>(
         code,
         begin: start.saturating_sub(before as u64),
         module,
+        called,
         states: BTreeMap::new(),
         queue: BTreeSet::new(),
         steps: code.len().saturating_mul(MOST_STEPS),
@@ -79,10 +81,11 @@ pub(super) fn follow<'c>(
 
 const UNCLEAR: &str = "exception directory: no unwind code for a frame, and no end of its paths";
 
-struct Follower<'c> {
+struct Follower<'c, 'k> {
     code: &'c [u8],
     begin: u64,
     module: &'c dyn Fn(u64) -> Option<&'c [u8]>,
+    called: &'k mut Called,
     states: BTreeMap<usize, State>,
     queue: BTreeSet<usize>,
     /// So many are left.
@@ -93,7 +96,7 @@ struct Follower<'c> {
     known: BTreeMap<usize, i64>,
 }
 
-impl Follower<'_> {
+impl Follower<'_, '_> {
     /// Follows all paths, up to where two meet that have different stack pointers; whether that is somewhere. One at a time: what lies behind follows from it.
     fn run(&mut self) -> Result<bool, &'static str> {
         self.states.clear();
@@ -147,6 +150,10 @@ impl Follower<'_> {
             Flow::Next => self.lead(next, state),
             Flow::Call(called) => {
                 match called {
+                    // It asks where it runs, and what it calls takes that from the stack.
+                    Some(distance) if usize::try_from(distance) == Ok(instruction.bytes) => {
+                        state.apply(Effect::Push(None));
+                    }
                     Some(distance) => state.lose(self.written_by(at, distance)),
                     None => state.lose(!state::KEPT),
                 }
@@ -166,9 +173,9 @@ impl Follower<'_> {
     }
 
     /// What a function of the module that is called writes. No convention holds for parts of a function that it calls.
-    fn written_by(&self, at: usize, distance: i64) -> u16 {
+    fn written_by(&mut self, at: usize, distance: i64) -> u16 {
         let target = self.begin.checked_add(at as u64).and_then(|call| call.checked_add_signed(distance));
-        target.and_then(self.module).and_then(written).unwrap_or(u16::MAX)
+        target.map_or(u16::MAX, |target| self.called.written(target, self.module))
     }
 
     /// A return has the CFA right above its stack pointer: so that is known of an instruction that only a return follows. Whether it was not.
@@ -198,36 +205,63 @@ impl Follower<'_> {
     }
 }
 
-/// The registers that the function at the front of `code` writes, as far as it is followed without leaving it.
-fn written(code: &[u8]) -> Option<u16> {
-    let (mut written, mut queue, mut seen) = (0, Vec::from([0usize]), BTreeSet::new());
-    while let Some(at) = queue.pop() {
-        if !seen.insert(at) {
-            continue;
-        }
-        if seen.len() > LONGEST_CALLED {
-            return None;
-        }
-        let instruction = decode(code.get(at..)?).filter(|instruction| !instruction.moves_stack())?;
-        written |= instruction.written();
-        let next = at + instruction.bytes;
-        match instruction.flow {
-            Flow::Next => queue.push(next),
-            Flow::Branch { distance, is_conditional } => {
-                let target = i64::try_from(at).ok()?.checked_add(distance)?;
-                queue.push(usize::try_from(target).ok()?);
-                queue.extend(is_conditional.then_some(next));
-            }
-            Flow::Return => {}
-            Flow::Call(_) | Flow::Ends => return None,
-        }
+/// What is known of functions that are called, by their addresses: for all entries of a module, which call the same ones.
+pub(super) struct Called {
+    written: BTreeMap<u64, u16>,
+    /// So many instructions of others are looked at still.
+    left: usize,
+}
+
+impl Called {
+    /// With a bound that grows with the bytes of the exception directory.
+    pub(super) fn new(directory: usize) -> Self {
+        /// For each entry as many instructions as a part of `perlasm` has, and some more.
+        const PER_BYTE: usize = 64;
+        Self { written: BTreeMap::new(), left: directory.saturating_mul(PER_BYTE).saturating_add(LONGEST_CALLED) }
     }
-    Some(written)
+
+    /// The registers that the function at `target` writes: all, where that cannot be told.
+    fn written<'c>(&mut self, target: u64, module: &dyn Fn(u64) -> Option<&'c [u8]>) -> u16 {
+        if let Some(known) = self.written.get(&target) {
+            return *known;
+        }
+        let written = module(target).and_then(|code| self.look(code)).unwrap_or(u16::MAX);
+        self.written.insert(target, written);
+        written
+    }
+
+    /// The registers that the function at the front of `code` writes, as far as it is followed without leaving it.
+    fn look(&mut self, code: &[u8]) -> Option<u16> {
+        let (mut written, mut queue, mut seen) = (0, Vec::from([0usize]), BTreeSet::new());
+        while let Some(at) = queue.pop() {
+            if !seen.insert(at) {
+                continue;
+            }
+            self.left = self.left.checked_sub(1)?;
+            if seen.len() > LONGEST_CALLED {
+                return None;
+            }
+            let instruction = decode(code.get(at..)?).filter(|instruction| !instruction.moves_stack())?;
+            written |= instruction.written();
+            let next = at + instruction.bytes;
+            match instruction.flow {
+                Flow::Next => queue.push(next),
+                Flow::Branch { distance, is_conditional } => {
+                    let target = i64::try_from(at).ok()?.checked_add(distance)?;
+                    queue.push(usize::try_from(target).ok()?);
+                    queue.extend(is_conditional.then_some(next));
+                }
+                Flow::Return => {}
+                Flow::Call(_) | Flow::Ends => return None,
+            }
+        }
+        Some(written)
+    }
 }
 
 /// From each instruction to the next its rule.
 fn rules(
-    follower: &Follower<'_>,
+    follower: &Follower<'_, '_>,
     before: usize,
     start: u64,
     programs: &mut Programs,
