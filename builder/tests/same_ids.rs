@@ -214,7 +214,6 @@ fn of_packages_that_share_units_each_program_is_read_with_its_own() {
             let object = format!("{program}-{source}.o");
             let flag = if source == "u.c" { flag } else { "-mno-popcnt" };
             let mut command = std::process::Command::new(&clang);
-            // One name in both, as in two folders of a build.
             command.args(["-c", "-g", "-gdwarf-5", "-gsplit-dwarf", "-O2", "-fPIC", flag, "-o", &object, source]);
             assert!(command.current_dir(dir.path()).status().unwrap().success());
             at(&object)

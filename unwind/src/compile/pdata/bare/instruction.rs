@@ -5,7 +5,7 @@
 
 use crate::arch::x86::{Mode, Parts, jump, parts};
 
-/// Numbers in instructions.
+/// Registers by their numbers in instructions, which are not DWARF's.
 pub(super) const RAX: u8 = 0;
 pub(super) const RSP: u8 = 4;
 pub(super) const RBP: u8 = 5;
@@ -15,7 +15,7 @@ const RBX: u8 = 3;
 const RSI: u8 = 6;
 const RDI: u8 = 7;
 
-/// A place in memory: base register, whether an index or a segment is added, displacement.
+/// A place in memory that is counted from a register alone, without an index or a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) base: u8,

@@ -29,8 +29,9 @@ const LONGEST: usize = 1 << 16;
 const MOST_STEPS: usize = 16;
 /// Instructions of a function that is called, at most.
 const LONGEST_CALLED: usize = 2048;
-const RSP: u8 = 7;
-const RBP: u8 = 6;
+/// Of DWARF's numbers; those in instructions are [`instruction`]'s.
+const DWARF_RSP: u8 = 7;
+const DWARF_RBP: u8 = 6;
 const WORD: i64 = 8;
 
 /// What perlasm puts before the first instruction of which its entries speak: rdi and rsi go to their home, and the stack pointer to rax.
@@ -308,7 +309,8 @@ fn cfa(state: &State) -> Option<Cfa> {
     let sp = state.sp()?;
     let of = |number: u8| state.register(number).filter(|value| value.base == Base::Cfa);
     // The stack pointer first, then what calls keep, and last rax.
-    let mut numbers = [4, 5].into_iter().chain(State::kept_registers()).chain((0..16).rev());
+    let mut numbers =
+        [instruction::RSP, instruction::RBP].into_iter().chain(State::kept_registers()).chain((0..16).rev());
     if let Some((number, value)) = numbers.find_map(|number| Some((number, of(number)?))) {
         return Some(Cfa::Register(x86::dwarf(number), -value.offset));
     }
@@ -330,7 +332,7 @@ fn rule(state: &State, machine: &'static Machine, programs: &mut Programs) -> Op
     for register in unknown {
         match machine.slot_of(register) {
             Some(slot) => slots = slots.with(slot, crate::rule::Saved::Unknown),
-            None if register == RBP => fp = crate::rule::Saved::Unknown,
+            None if register == DWARF_RBP => fp = crate::rule::Saved::Unknown,
             None => {}
         }
     }
@@ -363,6 +365,6 @@ fn save(state: &State, layout: &mut Layout) -> Vec<u8> {
 /// CFA = \[rsp + `at`\] + `bytes`.
 fn word(at: i64, bytes: i64, machine: &'static Machine) -> Option<Vec<u8>> {
     use Operation::{Add, Constant, Deref, Register};
-    let address = [Register(RSP), Constant(at), Add, Deref, Constant(bytes), Add];
+    let address = [Register(DWARF_RSP), Constant(at), Add, Deref, Constant(bytes), Add];
     expression::program(&address, machine)
 }
