@@ -24,6 +24,13 @@ pub(crate) fn bits(bytes: &[u8], at: usize, width: u8) -> Option<u32> {
     Some((load(bytes, at)? & mask) as u32)
 }
 
+/// Has the byte `at` of `bytes` come from memory, while the processor goes on with what does not need it: of a large table most of what is read is in no
+/// cache. Stable Rust has prefetching in unsafe code alone; a load that nobody waits for does as much.
+#[inline(always)]
+pub(crate) fn touch(bytes: &[u8], at: usize) {
+    core::hint::black_box(bytes.get(at).copied());
+}
+
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TOPS: u64 = 0x8080_8080_8080_8080;
 

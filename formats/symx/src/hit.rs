@@ -1,6 +1,7 @@
 //! What a lookup answers: the row, its function, its frames.
 
-use crate::contexts::Origin;
+use crate::bits::touch;
+use crate::contexts::{Context, Origin};
 use crate::data::{Data, NameSection, string};
 use crate::layout::MAX_FRAMES;
 use crate::rows::ColumnBlock;
@@ -154,9 +155,21 @@ impl<'a> Hit<'a> {
     /// The chain at this address, innermost (most deeply inlined) frame first; the last one is the function itself.
     #[inline]
     pub fn frames(&self) -> Frames<'a> {
+        let (data, line) = (self.data, self.line);
+        let next = data.contexts.get(self.context);
         let column = self.columns.map_or(0, |columns| columns.column_at(self.address));
-        let line = self.line;
-        Frames { data: self.data, context: Some(self.context), line, is_based: line != 0, column, left: MAX_FRAMES }
+        let mut frames = Frames {
+            data,
+            ready: None,
+            next,
+            index: self.context,
+            line,
+            is_based: line != 0,
+            column,
+            left: MAX_FRAMES,
+        };
+        frames.ready = frames.read();
+        frames
     }
 
     /// The addresses around the one asked for that have the same frames, column included.
@@ -169,10 +182,17 @@ impl<'a> Hit<'a> {
 }
 
 /// The frames at one address, innermost first.
+///
+/// Reads ahead: a frame before it is asked for, and the context behind that, so that they come from memory while the
+/// caller makes the text of the frame before. (See [`touch`].)
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     data: &'a Data<'a>,
-    context: Option<u32>,
+    ready: Option<Frame<'a>>,
+    /// Whose code the frame behind is.
+    next: Option<Context>,
+    /// Index of that context.
+    index: u32,
     line: u32,
     /// The line counts from the line base of the context's code.
     is_based: bool,
@@ -180,37 +200,47 @@ pub struct Frames<'a> {
     left: u32,
 }
 
+impl<'a> Frames<'a> {
+    /// Reads the frame of `next`, and first the context behind it.
+    #[inline(always)]
+    fn read(&mut self) -> Option<Frame<'a>> {
+        let (data, line, column) = (self.data, self.line, self.column);
+        let context = self.next.take()?;
+        let mut inlined = false;
+        if let Origin::Inlined { caller, line } = context.origin {
+            inlined = true;
+            self.left = self.left.saturating_sub(1);
+            if self.left > 0 {
+                self.next = data.contexts.get(caller);
+                // The line of an outer frame is that of the call, not that of the row.
+                self.line = line;
+                self.column = data.call_column(core::mem::replace(&mut self.index, caller));
+            }
+        }
+        let place = data.place_of(context)?;
+        let line_base = if core::mem::take(&mut self.is_based) { place.line_base } else { 0 };
+        touch(data.names.bytes, place.name as usize);
+        let function = data.names.name(place.name);
+        Some(Frame {
+            function,
+            // Most linkage names of C are the names themselves, kept once.
+            symbol: if place.symbol == place.name { function } else { data.names.name(place.symbol) },
+            file: string(data.paths, place.file),
+            line: some(line.wrapping_add(line_base)),
+            column: some(column),
+            inlined,
+        })
+    }
+}
+
 impl<'a> Iterator for Frames<'a> {
     type Item = Frame<'a>;
 
     #[inline]
     fn next(&mut self) -> Option<Frame<'a>> {
-        let index = self.context.take()?;
-        let data = self.data;
-        let context = data.contexts.get(index)?;
-        let place = data.place_of(context)?;
-        let line_base = if core::mem::take(&mut self.is_based) { place.line_base } else { 0 };
-        let function = data.names.name(place.name);
-        let mut frame = Frame {
-            function,
-            // Most linkage names of C are the names themselves, kept once.
-            symbol: if place.symbol == place.name { function } else { data.names.name(place.symbol) },
-            file: string(data.paths, place.file),
-            line: some(self.line.wrapping_add(line_base)),
-            column: some(self.column),
-            inlined: false,
-        };
-        if let Origin::Inlined { caller, line } = context.origin {
-            frame.inlined = true;
-            self.left = self.left.saturating_sub(1);
-            if self.left > 0 {
-                // The line of an outer frame is that of the call, not that of the row.
-                self.context = Some(caller);
-                self.line = line;
-                self.column = data.call_column(index);
-            }
-        }
-        Some(frame)
+        let ready = self.ready.take()?;
+        self.ready = self.read();
+        Some(ready)
     }
 }
 

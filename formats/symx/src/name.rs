@@ -7,13 +7,13 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A name as a table has it: whole, or as numbers of phrases. Its text is made when it is asked for.
+/// A name as a table has it: whole, or as numbers of phrases. It is read, and its text made, when that is asked for.
 ///
 /// Two names are equal where their texts are. What cannot be read in a damaged table reads as the empty text.
 #[derive(Clone, Copy, Default)]
 pub struct Name<'a> {
+    section: &'a [u8],
     place: u32,
-    stored: &'a [u8],
     /// `None` where names are whole.
     phrases: Option<Phrases<'a>>,
 }
@@ -21,7 +21,7 @@ pub struct Name<'a> {
 impl<'a> Name<'a> {
     #[inline(always)]
     pub(crate) fn at(section: &'a [u8], place: u32, phrases: Option<Phrases<'a>>) -> Self {
-        Self { place, stored: stored(section, place), phrases }
+        Self { section, place, phrases }
     }
 
     /// Where the name lies in its table. Names of one table are the same name where they lie at the same place.
@@ -31,13 +31,13 @@ impl<'a> Name<'a> {
 
     /// Whether there is no name.
     pub fn is_empty(&self) -> bool {
-        self.stored.is_empty()
+        self.stored().is_empty()
     }
 
     /// The text, borrowed where the table has it whole.
     pub fn text(&self) -> Cow<'a, str> {
         match self.phrases {
-            None => Cow::Borrowed(text_of(self.stored)),
+            None => Cow::Borrowed(text_of(self.stored())),
             Some(phrases) => Cow::Owned(self.decoded(phrases)),
         }
     }
@@ -47,9 +47,9 @@ impl<'a> Name<'a> {
     where
         'a: 'b,
     {
-        let Some(phrases) = self.phrases else { return text_of(self.stored) };
+        let Some(phrases) = self.phrases else { return text_of(self.stored()) };
         buffer.clear();
-        match phrases::decode(buffer, self.stored, phrases) {
+        match phrases::decode(buffer, self.stored(), phrases) {
             Some(()) => text_of(buffer),
             None => "",
         }
@@ -58,19 +58,21 @@ impl<'a> Name<'a> {
     /// The text in pieces, without a buffer. They are not looked at: in a damaged table they may be no UTF-8, or break off.
     pub fn pieces(&self) -> Pieces<'a> {
         match self.phrases {
-            None => Pieces { whole: Some(text_of(self.stored).as_bytes()), codes: Codes::new(&[]), phrases: &[] },
-            Some(phrases) => Pieces { whole: None, codes: Codes::new(self.stored), phrases },
+            None => Pieces { whole: Some(text_of(self.stored()).as_bytes()), codes: Codes::new(&[]), phrases: &[] },
+            Some(phrases) => Pieces { whole: None, codes: Codes::new(self.stored()), phrases },
         }
     }
 
     /// What the table has of the name: its text, or the codes of its phrases. One name of one table is one slice.
+    #[inline]
     pub fn stored(&self) -> &'a [u8] {
-        self.stored
+        stored(self.section, self.place)
     }
 
     fn decoded(&self, phrases: Phrases<'a>) -> String {
-        let mut text = Vec::with_capacity(self.stored.len() * 8);
-        match phrases::decode(&mut text, self.stored, phrases) {
+        let stored = self.stored();
+        let mut text = Vec::with_capacity(stored.len() * 8);
+        match phrases::decode(&mut text, stored, phrases) {
             Some(()) => String::from_utf8(text).unwrap_or_default(),
             None => String::new(),
         }
