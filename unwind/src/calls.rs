@@ -7,7 +7,7 @@ use symseal_module::Avma;
 
 use crate::arch::{Ahead, Arch, Call, Extent, FrameRecords, Jump, Target};
 use crate::memory::Memory;
-use crate::rule::RuleSource;
+use crate::rule::{Kind, RuleSource};
 use crate::step::{Budget, LONGEST_LEAF, Stepper};
 
 /// Functions that end by a jump to another one, after each other, through which it is followed where a call leads.
@@ -50,9 +50,11 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
     #[inline(never)]
     fn leads_here(&self, target: u64, functions: usize, budget: &Budget) -> bool {
         let goes_on = |range| {
-            functions
-                .checked_sub(1)
-                .is_none_or(|left| self.has_jump(range, budget, |target| self.leads_here(target, left, budget)))
+            functions.checked_sub(1).is_none_or(|left| {
+                self.has_jump(range, budget, |_, target| {
+                    target.is_none_or(|target| self.leads_here(target, left, budget))
+                })
+            })
         };
         if self.is_covered(target) {
             return self.is_thunk(target)
@@ -153,22 +155,39 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
 
     /// Whether code without rules in `range`, which begins with an instruction, may go on to the present function by a jump, or by some over other functions.
     pub(crate) fn goes_on(&self, range: Range<u64>, budget: &Budget) -> bool {
-        self.has_jump(range, budget, |target| self.may_lead_here(target, budget))
+        self.has_jump(range, budget, |_, target| target.is_none_or(|target| self.may_lead_here(target, budget)))
     }
 
-    /// Whether a jump in `range`, which begins with an instruction, leads to somewhere else that `counts`; also if that is not to be told.
-    fn has_jump(&self, range: Range<u64>, budget: &Budget, counts: impl Fn(u64) -> bool) -> bool {
+    /// Whether the function with rules around `address` may have gone on to the present one by a jump, its own frame taken down: nothing but the
+    /// return address was on the stack then.
+    #[inline(never)]
+    pub(crate) fn may_have_jumped_here(&self, address: u64, budget: &Budget) -> bool {
+        // Others have no rule that tells a jump out of them from one within.
+        let Some((start, end)) = self.modules.record_at(address) else { return false };
+        self.has_jump(start..end, budget, |at, target| {
+            let (rule, _) = self.modules.locate_once(at);
+            (rule.kind(), rule.offset()) == (Some(Kind::Sp), 1)
+                && target.is_none_or(|target| self.may_lead_here(target, budget))
+        })
+    }
+
+    /// Whether a jump in `range`, which begins with an instruction, leads out of it and `counts`, of which it is told where it is and where it leads, if that is
+    /// known; also if nothing of it is to be told.
+    fn has_jump(&self, range: Range<u64>, budget: &Budget, counts: impl Fn(u64, Option<u64>) -> bool) -> bool {
         let length = range.end.wrapping_sub(range.start);
         if !Self::READS_JUMPS || length > LONGEST_SEARCHED || !budget.spend(length as u32) {
             return true;
         }
         let code = self.modules.code_at(range.start).and_then(|code| code.between(range.start, range.end));
-        let mut leads_out = |jump| match jump {
-            Jump::To(distance) => {
-                let target = range.start.wrapping_add_signed(distance);
-                !range.contains(&target) && counts(target)
+        let mut leads_out = |at: usize, jump| {
+            let at = range.start.wrapping_add(at as u64);
+            match jump {
+                Jump::To(distance) => {
+                    let target = range.start.wrapping_add_signed(distance);
+                    !range.contains(&target) && counts(at, Some(target))
+                }
+                Jump::Anywhere => counts(at, None),
             }
-            Jump::Anywhere => true,
         };
         code.is_none_or(|code| (Self::MACHINE.has_jump)(code, &mut leads_out))
     }

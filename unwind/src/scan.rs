@@ -84,8 +84,9 @@ impl Lead {
         self.frames.checked_sub(1).and_then(|last| self.slots.get(last)).copied().unwrap_or(0)
     }
 
-    fn explains(&self, slot: u64) -> bool {
-        self.slots.iter().take(self.frames).any(|known| *known == slot)
+    /// Which of the callers has its return address at `slot`.
+    fn caller_at(&self, slot: u64) -> Option<usize> {
+        self.slots.iter().take(self.frames).position(|known| *known == slot)
     }
 }
 
@@ -108,7 +109,7 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let nearest = self.nearest_start(budget);
         let mut found: Option<(u64, u64, Lead)> = None;
         for (slot, pc) in self.words_up_to(MOST_WORDS) {
-            let Some((.., first)) = &found else {
+            let Some((_, returns_to, first)) = &found else {
                 if slot > last {
                     break;
                 }
@@ -117,9 +118,14 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
                 continue;
             };
             // What lies beyond the end of the stack that the first one leads to is of no call.
-            let stands_against = match first.is_whole && slot > first.last() {
-                true => self.calls_here(pc, nearest, budget),
-                false => !first.explains(slot) && self.lead(slot, pc, nearest, budget).evidence != Evidence::None,
+            let stands_against = match first.caller_at(slot) {
+                _ if first.is_whole && slot > first.last() => self.calls_here(pc, nearest, budget),
+                None => self.lead(slot, pc, nearest, budget).evidence != Evidence::None,
+                // Its own, or that of the present function, which it went on to by a jump: then all below is left over.
+                Some(caller) => {
+                    let callee = caller.checked_sub(1).and_then(|callee| self.read(*first.slots.get(callee)?));
+                    self.may_have_jumped_here(self.unsigned(callee.unwrap_or(*returns_to)).wrapping_sub(1), budget)
+                }
             };
             if stands_against {
                 return Some((None, Err(StopReason::Ambiguous)));

@@ -194,7 +194,9 @@ impl<T: Target, M: Memory> Stepper<'_, '_, T, M> {
         let cfa = Self::MACHINE.add(slot, Self::WORD);
         let is_pushed = below == 0 || (state.fp_known && self.read(state.sp) == Some(state.fp));
         let may_be_it = |pc: &u64| *pc != 0 && !self.is_on_stack(*pc) && self.may_have_called(*pc, budget);
-        let called = self.read(slot).filter(|pc| is_pushed && may_be_it(pc));
+        // With two words to hold what they should, which any may, the second leads to a module.
+        let is_at_hand = |pc: &u64| below == 0 || self.modules.holds(pc.wrapping_sub(1));
+        let called = self.read(slot).filter(|pc| is_pushed && is_at_hand(pc) && may_be_it(pc));
         Some(called.map(|pc| {
             let method = UnwindMethod::Leaf;
             (Some(cfa), Ok(Caller { pc, sp: cfa, sp_known: true, fp: self.kept_fp(), exact: false, method }))

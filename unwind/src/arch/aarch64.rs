@@ -3,7 +3,8 @@
 //! The vector registers v8–v15, whose lower halves are callee-saved, have no slots: no frame is found through them.
 
 use super::{
-    Ahead, Arch, Call, Extent, FrameRecords, Jump, Machine, Target, Trampoline, is_all, is_without, word_before,
+    Ahead, Arch, Call, CountsJump, Extent, FrameRecords, Jump, Machine, Target, Trampoline, is_all, is_without,
+    word_before,
 };
 
 pub(crate) struct Aarch64;
@@ -145,10 +146,12 @@ fn extent(code: &[u8]) -> Option<Extent> {
     None
 }
 
-fn has_jump(code: &[u8], counts: &mut dyn FnMut(Jump) -> bool) -> bool {
-    let words = (0i64..).step_by(4).zip(code.as_chunks::<4>().0);
+fn has_jump(code: &[u8], counts: &mut CountsJump<'_>) -> bool {
+    let words = (0..).step_by(4).zip(code.as_chunks::<4>().0);
     let mut jumps = words.filter_map(|(at, word)| Some((at, branch(u32::from_le_bytes(*word))?)));
-    jumps.any(|(at, branch)| counts(branch.distance.map_or(Jump::Anywhere, |distance| Jump::To(at + distance))))
+    jumps.any(|(at, branch)| {
+        counts(at, branch.distance.map_or(Jump::Anywhere, |distance| Jump::To(at as i64 + distance)))
+    })
 }
 
 /// Loads and stores that write their base register back, additions and subtractions. (Arm ARM, C4.1)
@@ -205,7 +208,7 @@ mod tests {
         check(&[0xd503_201f; 4], None);
         let targets = |words: &[u32]| {
             let mut found = Vec::new();
-            has_jump(&code(words), &mut |jump| {
+            has_jump(&code(words), &mut |_, jump| {
                 found.push(jump);
                 false
             });

@@ -146,6 +146,9 @@ pub(crate) trait Target {
     const MACHINE: &'static Machine;
 }
 
+/// Whether a jump counts that is so many bytes on.
+pub(crate) type CountsJump<'c> = dyn FnMut(usize, Jump) -> bool + 'c;
+
 /// Everything that the engine and the compiler ask of an architecture.
 pub(crate) struct Machine {
     #[cfg_attr(not(any(test, feature = "compile-elf")), allow(dead_code, reason = "the compiler asks"))]
@@ -195,8 +198,8 @@ pub(crate) struct Machine {
     pub(crate) keeps_frame_pointer: fn(code: &[u8]) -> bool,
     /// How far the function reaches that `code` begins with; `None` where its instructions do not tell, or are not read.
     pub(crate) extent: fn(code: &[u8]) -> Option<Extent>,
-    /// Whether one of the jumps in `code`, whole instructions, counts; also where that is not to be told.
-    pub(crate) has_jump: fn(code: &[u8], counts: &mut dyn FnMut(Jump) -> bool) -> bool,
+    /// Whether one of the jumps in `code`, whole instructions, counts, of which it is told how many bytes on they are; also where that is not to be told.
+    pub(crate) has_jump: fn(code: &[u8], counts: &mut CountsJump<'_>) -> bool,
     /// What the instructions at the front of `code`, from the one that is about to run, say of where the return address is.
     pub(crate) ahead: fn(code: &[u8]) -> Ahead,
     /// Bytes from the machine context to the value of a register.

@@ -36,4 +36,16 @@ inner:
     add $24, %rsp
     ret
     .size inner, .-inner
+    .globl unwritten
+    .type unwritten, @function
+    # int unwritten(int n, void *data)
+unwritten:
+    sub $96, %rsp
+    mov %edi, %eax
+    add $1, %eax
+    mov %eax, (%rsp)
+    mov (%rsp), %eax
+    add $96, %rsp
+    ret
+    .size unwritten, .-unwritten
     .section .note.GNU-stack, "", @progbits

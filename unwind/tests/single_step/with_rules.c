@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
 
@@ -20,6 +21,7 @@ int dark_visit(int, void *);
 int dark_between(int, void *);
 int dark_library(int);
 int assembled(int, visitor, void *);
+int unwritten(int, void *);
 
 static volatile int sink;
 
@@ -44,6 +46,11 @@ NOINLINE int known_tail(int n) {
     sink = n;
     return dark_end(n);
 }
+/* Through a linkage table, and then by a jump through a register to what leaves the words of its frame as they are: the address that the call returned to is among them. */
+NOINLINE int known_wrapper(int n, visitor next, void *data) {
+    if (getppid() == 1 << 30) n++;
+    return next(n, data);
+}
 /* With a frame pointer, which code below may leave as it is. */
 NOINLINE int known_framed(int n) {
     char *room = alloca(n % 5 * 16 + 32);
@@ -59,6 +66,7 @@ int main(int argc, char **argv) {
         total += dark_registers(n, known_visit, &total) + dark_registers(n, dark_visit, &total);
         total += known_caller(3, dark_visit, &total) + known_caller(3, dark_between, &total);
         total += assembled(n, known_visit, &total) + assembled(n, dark_visit, &total);
+        total += known_wrapper(n, unwritten, &total) + known_wrapper(n, dark_visit, &total);
         total += known_framed(n) + known_deep(5) + dark_recursion(3) + dark_large(n) + dark_library(n);
     }
     printf("%d\n", total);

@@ -1,7 +1,7 @@
 //! The jumps among the instructions of a function. (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: Jcc, JMP, LOOP, JCXZ)
 
 use super::length::{Mode, Parts, parts};
-use crate::arch::Jump;
+use crate::arch::{CountsJump, Jump};
 
 /// The jump that an instruction is, and whether the next one may run too.
 pub(crate) struct Jumping {
@@ -28,18 +28,19 @@ pub(crate) fn jump(code: &[u8], parts: &Parts) -> Option<Jumping> {
 }
 
 /// Whether a jump in `code`, which begins with an instruction, `counts`; also where an instruction is not known, and what is behind it is not either.
-pub(in super::super) fn has_jump(code: &[u8], mode: Mode, counts: &mut dyn FnMut(Jump) -> bool) -> bool {
+pub(in super::super) fn has_jump(code: &[u8], mode: Mode, counts: &mut CountsJump<'_>) -> bool {
     let mut at = 0;
     while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
         let Some(parts) = parts(rest, mode) else { return true };
-        at += parts.length;
+        let next = at + parts.length;
         let jump = jump(rest, &parts).map(|jump| match jump.distance {
-            Some(distance) => Jump::To(at as i64 + distance),
+            Some(distance) => Jump::To(next as i64 + distance),
             None => Jump::Anywhere,
         });
-        if jump.is_some_and(&mut *counts) {
+        if jump.is_some_and(|jump| counts(at, jump)) {
             return true;
         }
+        at = next;
     }
     false
 }
@@ -51,7 +52,7 @@ mod tests {
 
     fn jumps(code: &[u8], mode: Mode) -> (Vec<Jump>, bool) {
         let mut found = Vec::new();
-        let is_unknown = has_jump(code, mode, &mut |jump| {
+        let is_unknown = has_jump(code, mode, &mut |_, jump| {
             found.push(jump);
             false
         });
@@ -82,7 +83,7 @@ mod tests {
     #[test]
     fn the_first_that_counts_is_enough() {
         let mut asked = 0;
-        assert!(has_jump(&[0xeb, 0, 0xeb, 0], Mode::Bits64, &mut |_| {
+        assert!(has_jump(&[0xeb, 0, 0xeb, 0], Mode::Bits64, &mut |_, _| {
             asked += 1;
             true
         }));
