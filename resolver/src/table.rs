@@ -146,7 +146,7 @@ impl LoadedTable {
             file: self.text(frame.file.as_ptr() as u64 | 1 << 63, || frame.file.into()),
             line: frame.line,
             // Code without a line has no column either.
-            column: frame.column.filter(|_| frame.line.is_some()),
+            column: frame.column().filter(|_| frame.line.is_some()),
             inlined: frame.inlined,
             demangling: None,
         }

@@ -175,7 +175,7 @@ fn row<'a>(debug_id: &'a DebugId, base: Svma, hit: &Hit<'a>) -> Row<'a> {
         symbol: frame.symbol.text(),
         file: (!frame.file.is_empty()).then_some(frame.file),
         line: frame.line,
-        column: frame.column,
+        column: frame.column(),
         inlined: frame.inlined,
     });
     Row {

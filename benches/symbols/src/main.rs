@@ -25,7 +25,7 @@ use subject::Subject;
 use symseal_symx::{ContextForm, Form, NameForm};
 
 /// Ours in its variants, and the others.
-const PEERS: usize = 7;
+const PEERS: usize = 8;
 /// Passes over all addresses, the fastest of which counts.
 const PASSES: usize = 9;
 /// Builds of each table, in turn, the fastest of which counts.
@@ -98,12 +98,13 @@ fn measure(subject: &Subject, passes: usize) -> Result<Figures> {
     let raw_dwarf = sections.raw_bytes();
     let symx = Symx::open(&symx_bytes)?;
     let lines = SymxLines::open(&symx_bytes)?;
+    let columns = Symx::with_columns(&symx_bytes)?;
     let symbols = Symx::with_symbols(&symx_bytes)?;
     let whole = Symx::whole(&whole_bytes)?;
     let symcache = Symcache::open(&symcache_bytes)?;
     let symcache_paths = SymcachePaths::open(&symcache_bytes)?;
     let addr2line = Addr2line::open(&sections)?;
-    let peers: [&dyn Peer; PEERS] = [&symx, &lines, &symbols, &whole, &symcache_paths, &symcache, &addr2line];
+    let peers: [&dyn Peer; PEERS] = [&symx, &lines, &columns, &symbols, &whole, &symcache_paths, &symcache, &addr2line];
 
     eprintln!("{}: {} addresses, {passes} passes", subject.name, addresses.len());
     let mut best = [u64::MAX; PEERS];
@@ -121,6 +122,7 @@ fn measure(subject: &Subject, passes: usize) -> Result<Figures> {
     let first = |kind: &str, path: &Path| cold::first_symbol(kind, path, addresses[0], FRESH_PROCESSES);
     let firsts = [
         Some(first(cold::SYMX, &symx_path)?),
+        None,
         None,
         None,
         Some(first(cold::SYMX, &whole_path)?),

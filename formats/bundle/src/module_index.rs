@@ -273,7 +273,7 @@ impl Interned {
     fn frame(&mut self, frame: &symseal_symx::Frame<'_>) -> u32 {
         let [name, symbol] = [frame.function, frame.symbol].map(|name| self.string(name.text().into_owned()));
         let file = self.string(frame.file.to_owned());
-        self.frames.intern([name, symbol, file, frame.line.unwrap_or_default(), frame.column.unwrap_or_default()])
+        self.frames.intern([name, symbol, file, frame.line.unwrap_or_default(), frame.column().unwrap_or_default()])
     }
 }
 

@@ -37,7 +37,7 @@ fn a_proof_says_what_the_table_says_and_leads_to_the_tree_of_modules() {
             assert_eq!(proved.modules_root, root);
             let expected = table.lookup(address.to_rva(table.image_base()).unwrap());
             let frames = |hit: symseal_symx::Hit<'_>| {
-                hit.frames().map(|frame| (frame.function.to_string(), frame.line, frame.column)).collect::<Vec<_>>()
+                hit.frames().map(|frame| (frame.function.to_string(), frame.line, frame.column())).collect::<Vec<_>>()
             };
             let found = proved.hit.map(|hit| {
                 hit.frames.into_iter().map(|frame| (frame.function, frame.line, frame.column)).collect::<Vec<_>>()

@@ -2,9 +2,8 @@
 
 use crate::bits::touch;
 use crate::contexts::{Context, Origin};
-use crate::data::{Data, NameSection, string};
+use crate::data::{Blocks, Data, NameSection, string};
 use crate::layout::MAX_FRAMES;
-use crate::rows::ColumnBlock;
 use crate::{FunctionFlags, Name, SymbolSource};
 use core::ops::Range;
 use symseal_module::Rva;
@@ -69,8 +68,8 @@ impl<'a> Function<'a> {
     }
 }
 
-/// One frame of the chain at an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One frame of the chain at an address. Names and the column are read when they are asked for.
+#[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// The name as the source language says it.
     pub function: Name<'a>,
@@ -80,16 +79,41 @@ pub struct Frame<'a> {
     pub file: &'a str,
     /// Source line.
     pub line: Option<u32>,
-    /// Source column.
-    pub column: Option<u32>,
     /// Whether this function was inlined into the next frame.
     pub inlined: bool,
+    column: ColumnPlace<'a>,
+}
+
+impl Frame<'_> {
+    /// Source column.
+    #[inline]
+    pub fn column(&self) -> Option<u32> {
+        let column = match self.column {
+            ColumnPlace::Row { blocks, block, address } => {
+                blocks.columns_of(block).map_or(0, |columns| columns.column_at(address))
+            }
+            ColumnPlace::Call { data, context } => data.call_column(context),
+        };
+        some(column)
+    }
+}
+
+/// Where the table has the column of a frame.
+#[derive(Clone, Copy, Debug)]
+enum ColumnPlace<'a> {
+    /// Among the columns of the block, at this address.
+    Row { blocks: &'a Blocks<'a>, block: usize, address: u64 },
+    /// Of the call that this context was inlined by.
+    Call { data: &'a Data<'a>, context: u32 },
 }
 
 /// What a table knows about an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit<'a> {
     pub(crate) data: &'a Data<'a>,
+    pub(crate) blocks: &'a Blocks<'a>,
+    /// Number of the row's block.
+    pub(crate) block: usize,
     pub(crate) context: u32,
     /// As the row says it, without the line base of the context's code.
     pub(crate) line: u32,
@@ -97,8 +121,6 @@ pub struct Hit<'a> {
     pub(crate) address: u64,
     /// The row's first address and the next row's.
     pub(crate) row: (u64, u64),
-    /// Column entries of the block.
-    pub(crate) columns: Option<ColumnBlock<'a>>,
 }
 
 impl<'a> Hit<'a> {
@@ -157,7 +179,7 @@ impl<'a> Hit<'a> {
     pub fn frames(&self) -> Frames<'a> {
         let (data, line) = (self.data, self.line);
         let next = data.contexts.get(self.context);
-        let column = self.columns.map_or(0, |columns| columns.column_at(self.address));
+        let column = ColumnPlace::Row { blocks: self.blocks, block: self.block, address: self.address };
         let mut frames = Frames {
             data,
             ready: None,
@@ -175,7 +197,7 @@ impl<'a> Hit<'a> {
     /// The addresses around the one asked for that have the same frames, column included.
     pub fn range(&self) -> Range<Rva> {
         let (start, end) = self.row;
-        let Some(columns) = self.columns else { return Rva(start)..Rva(end) };
+        let Some(columns) = self.blocks.columns_of(self.block) else { return Rva(start)..Rva(end) };
         let entry = columns.entry_at(self.address);
         Rva(start.max(entry.start))..Rva(entry.end.map_or(end, |column_end| column_end.min(end)))
     }
@@ -196,7 +218,7 @@ pub struct Frames<'a> {
     line: u32,
     /// The line counts from the line base of the context's code.
     is_based: bool,
-    column: u32,
+    column: ColumnPlace<'a>,
     left: u32,
 }
 
@@ -214,7 +236,7 @@ impl<'a> Frames<'a> {
                 self.next = data.contexts.get(caller);
                 // The line of an outer frame is that of the call, not that of the row.
                 self.line = line;
-                self.column = data.call_column(core::mem::replace(&mut self.index, caller));
+                self.column = ColumnPlace::Call { data, context: core::mem::replace(&mut self.index, caller) };
             }
         }
         let place = data.place_of(context)?;
@@ -227,8 +249,8 @@ impl<'a> Frames<'a> {
             symbol: if place.symbol == place.name { function } else { data.names.name(place.symbol) },
             file: string(data.paths, place.file),
             line: some(line.wrapping_add(line_base)),
-            column: some(column),
             inlined,
+            column,
         })
     }
 }

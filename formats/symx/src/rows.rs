@@ -1,7 +1,7 @@
 //! The rows and column entries of one block, packed into as few bits as the block needs, each reached without reading
 //! those before it.
 
-use crate::bits::{MAX_BITS, TAIL, bits, select, touch};
+use crate::bits::{MAX_BITS, TAIL, bits, select};
 use crate::layout::u32_at;
 
 /// The context code of a row that says "no function here".
@@ -258,8 +258,6 @@ impl<'a> ColumnBlock<'a> {
         if count == 0 || address_bits > MAX_BITS || column_bits > MAX_BITS {
             return None;
         }
-        // What is looked up next are rows, and these entries behind them.
-        touch(bytes, 0);
         Some(Self { start, count: usize::from(count), bytes, widths: [address_bits, column_bits] })
     }
 

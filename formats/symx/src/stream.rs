@@ -34,7 +34,7 @@ impl<'a> Rows<'a> {
             }
             let found = block.and_then(|block| {
                 let row = block.at(row);
-                hit(self.blocks, self.data, index, &block, row, block.address(row)?, self.blocks.columns_of(index))
+                hit(self.blocks, self.data, index, &block, row, block.address(row)?)
             });
             if let Some(found) = found
                 && found.row.0 < found.row.1

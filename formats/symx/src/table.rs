@@ -3,7 +3,7 @@
 use crate::contexts::Shapes;
 use crate::data::{Blocks, Data};
 use crate::layout::{Header, Outline, SectionId};
-use crate::rows::{ColumnBlock, Position, RowBlock};
+use crate::rows::{Position, RowBlock};
 use crate::stream::Rows;
 use crate::{Function, Hit, OpenError, VerifyError};
 use symseal_module::{DebugId, Rva, Svma};
@@ -113,10 +113,8 @@ impl<'a> Table<'a> {
     pub fn lookup(&self, address: Rva) -> Option<Hit<'_>> {
         let index = self.blocks.find(address.0)?;
         let block = self.blocks.block(index)?;
-        // Before the search among the rows, so that both come from memory together.
-        let columns = self.blocks.columns_of(index);
         let row = block.find(address.0)?;
-        hit(&self.blocks, &self.data, index, &block, row, address.0, columns)
+        hit(&self.blocks, &self.data, index, &block, row, address.0)
     }
 
     /// All functions, by address.
@@ -140,7 +138,6 @@ pub(crate) fn hit<'a>(
     block: &RowBlock<'a>,
     row: Position,
     address: u64,
-    columns: Option<ColumnBlock<'a>>,
 ) -> Option<Hit<'a>> {
     let value = block.value(row.row)?;
     let context = value.context?;
@@ -150,5 +147,5 @@ pub(crate) fn hit<'a>(
         None => blocks.start(index + 1)?,
     };
     let row = (block.address(row)?, end);
-    Some(Hit { data, context, line: value.line, address, row, columns })
+    Some(Hit { data, blocks, context, line: value.line, address, row, block: index })
 }

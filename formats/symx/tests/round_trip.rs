@@ -146,7 +146,7 @@ fn the_line_of_an_outer_frame_is_that_of_the_call() {
     let bytes = one(record).write();
     let table = Table::open(&bytes).expect("it opens");
     let frames: Vec<_> = table.lookup(Rva(0x1009)).expect("a hit").frames().collect();
-    let seen: Vec<_> = frames.iter().map(|frame| (frame.file, frame.line, frame.column)).collect();
+    let seen: Vec<_> = frames.iter().map(|frame| (frame.file, frame.line, frame.column())).collect();
     assert_eq!(seen, [("a.c", Some(3), None), ("b.c", Some(77), Some(5))]);
     assert!(frames.iter().map(|frame| frame.function.to_string()).eq(["g", "f"]));
 }

@@ -45,7 +45,7 @@ fn owned(frame: Frame<'_>) -> SparseFrame {
         symbol: frame.symbol.to_string(),
         file: frame.file.to_owned(),
         line: frame.line,
-        column: frame.column,
+        column: frame.column(),
         inlined: frame.inlined,
     }
 }

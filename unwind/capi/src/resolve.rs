@@ -255,7 +255,7 @@ impl<'n> Out<'_, 'n> {
                         one.symbol = self.text.put_name(frame.symbol, TextUse::Symbol);
                         one.file = self.text.put(frame.file.as_bytes(), TextUse::File);
                         one.line = frame.line.unwrap_or(0);
-                        one.column = frame.column.unwrap_or(0);
+                        one.column = frame.column().unwrap_or(0);
                         one.flags = if frame.inlined { DWUNW_SYMBOL_INLINED } else { approximate };
                         self.push(one);
                     }

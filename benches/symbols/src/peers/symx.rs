@@ -10,24 +10,31 @@ use symseal_artifact::{DebugFiles, ObjectFile};
 use symseal_module::{Rva, Svma};
 use symseal_symx::{Counts, Form, Table, TableInput};
 
-/// Names, paths, lines and columns.
+/// Names, paths and lines; columns and linkage names where they are asked for.
 pub struct Symx<'a> {
     table: Table<'a>,
     base: Svma,
     name: &'static str,
     /// Linkage names are asked for as well.
     symbols: bool,
+    /// Columns are.
+    columns: bool,
 }
 
 impl<'a> Symx<'a> {
     pub fn open(bytes: &'a [u8]) -> Result<Self> {
         let table = Table::open(bytes)?;
-        Ok(Self { base: table.image_base(), table, name: "symx", symbols: false })
+        Ok(Self { base: table.image_base(), table, name: "symx", symbols: false, columns: false })
     }
 
-    /// The same table, asked for linkage names as well.
+    /// The same table, asked for columns as well: SymCache has none, addr2line reads them in any case.
+    pub fn with_columns(bytes: &'a [u8]) -> Result<Self> {
+        Ok(Self { name: "symx, with columns", columns: true, ..Self::open(bytes)? })
+    }
+
+    /// The same table, asked for columns and linkage names as well.
     pub fn with_symbols(bytes: &'a [u8]) -> Result<Self> {
-        Ok(Self { name: "symx, with linkage names", symbols: true, ..Self::open(bytes)? })
+        Ok(Self { name: "symx, with columns and linkage names", symbols: true, columns: true, ..Self::open(bytes)? })
     }
 
     /// A table in which names and contexts are whole.
@@ -53,6 +60,9 @@ impl Peer for Symx<'_> {
             sum.hits += 1;
             for frame in hit.frames() {
                 sum.frame(frame.function.text_in(&mut buffer), frame.file, frame.line.unwrap_or(0));
+                if self.columns {
+                    std::hint::black_box(frame.column());
+                }
                 if self.symbols {
                     std::hint::black_box(frame.symbol.text_in(&mut buffer));
                 }

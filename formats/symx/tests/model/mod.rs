@@ -27,7 +27,7 @@ impl From<Frame<'_>> for OwnedFrame {
             symbol: frame.symbol.text().into(),
             file: frame.file.into(),
             line: frame.line,
-            column: frame.column,
+            column: frame.column(),
             inlined: frame.inlined,
         }
     }
