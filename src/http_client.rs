@@ -4,5 +4,6 @@
 pub(crate) fn client() -> reqwest::ClientBuilder {
     // An error means that a room has installed a provider already: that one serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
+    // The address of a server may hold a token (`/t/TOKEN`), which is not for whoever the server leads to.
+    reqwest::Client::builder().referer(false)
 }

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use reqwest::redirect::Policy;
 use reqwest::{Body, Client, Response, Url, header};
 use serde_json::{Value, json};
 use symseal_bundle::Digest;
+use symseal_resolver::without_secrets;
 
 use crate::http_client;
 
@@ -62,7 +64,8 @@ impl SymbolsServer {
             // The environment's proxy is the way to other machines: for it, this one would be another.
             client = client.no_proxy();
         }
-        let client = client.build().context("no HTTP client could be made")?;
+        // reqwest makes a GET of a PUT that is led elsewhere with 301 or 302, and a list of files with 200 is no word on this one.
+        let client = client.redirect(Policy::none()).build().context("no HTTP client could be made")?;
         Ok(Self { client, url: url.clone(), repository: repository.to_owned(), token })
     }
 
@@ -87,6 +90,13 @@ impl SymbolsServer {
         }
         let answer = request.send().await?;
         let (status, wait) = (answer.status().as_u16(), wait(&answer));
+        if answer.status().is_redirection() {
+            let message = match leads_to(&answer) {
+                Some(place) => format!("it leads to {place}: name the server itself with --to"),
+                None => "it leads elsewhere, and does not say where".to_owned(),
+            };
+            return Ok(Answered { status, body: json!({ "error": { "message": message } }), wait });
+        }
         let text = answer.text().await?;
         let body = serde_json::from_str(&text).unwrap_or_else(|_| json!({ "error": { "message": text.trim() } }));
         Ok(Answered { status, body, wait })
@@ -113,6 +123,14 @@ impl SymbolsServer {
         }
         url
     }
+}
+
+/// Where an answer leads, without what is secret in it and without the query, which is the request's own.
+fn leads_to(answer: &Response) -> Option<String> {
+    let location = answer.headers().get(header::LOCATION)?.to_str().ok()?;
+    let mut place = answer.url().join(location).ok()?;
+    place.set_query(None);
+    Some(without_secrets(place.as_str()))
 }
 
 fn wait(answer: &Response) -> Option<Duration> {

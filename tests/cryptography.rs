@@ -35,6 +35,8 @@ fn each_room_makes_its_http_clients_in_one_place_which_chooses_the_cryptography(
             let makes = CLIENTS.iter().any(|client| text.contains(client));
             let chooses = text.contains(CHOICE);
             assert_eq!(makes, chooses, "{}: a client without a choice, or a choice without a client", file.display());
+            // reqwest tells whoever a server leads to where it was asked; an address may hold a token.
+            assert_eq!(makes, text.contains(".referer(false)"), "{}: a client that tells where it was", file.display());
             if chooses {
                 places.entry(room).or_default().push(file);
             }

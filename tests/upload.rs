@@ -76,6 +76,37 @@ fn files_and_directories_are_uploaded_and_what_is_refused_is_said() {
     assert!(status == Some(2) && error.contains("expected a regular file"), "{error}");
 }
 
+/// reqwest would make a GET of it, and the list of files that is there would be taken for "was there already".
+#[test]
+fn a_server_that_leads_elsewhere_is_told_with_the_place_and_has_taken_nothing() {
+    use std::io::{Read as _, Write as _};
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("app.sym");
+    std::fs::write(&file, "MODULE Linux x86_64 7C2E1D6F5B4A39281706F5E4D3C2B1A00 app\n").unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let config = Config::new(folder.path().join("data"), ([127, 0, 0, 1], 0).into());
+    let server = runtime.block_on(Server::bind(config)).unwrap();
+    let real = format!("http://{}", server.local_addr());
+    let _serving = runtime.spawn(server.run(std::future::pending::<()>()));
+    for status in ["301 Moved Permanently", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
+        let front = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", front.local_addr().unwrap());
+        let to = format!("{real}/api/v1/symbols");
+        std::thread::spawn(move || {
+            for mut stream in front.incoming().flatten() {
+                let mut head = [0; 4096];
+                let _ = stream.read(&mut head);
+                let head = format!("HTTP/1.1 {status}\r\nLocation: {to}?x=y\r\nContent-Length: 0\r\n\r\n");
+                let _ = stream.write_all(head.as_bytes());
+            }
+        });
+        let output = run(env!("CARGO_BIN_EXE_symseal"), &["upload", "--to", &url, &text(&file)]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{status}: {said}");
+        assert!(said.contains(&format!("it leads to {real}/api/v1/symbols: name the server itself")), "{said}");
+    }
+}
+
 /// The file below a dSYM too; what else is in it is left where it is.
 #[test]
 fn the_release_files_of_three_systems_are_uploaded_out_of_one_directory() {

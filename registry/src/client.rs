@@ -4,5 +4,6 @@
 pub(crate) fn client() -> reqwest::ClientBuilder {
     // An error means that the program has installed a provider already: that one serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().user_agent(concat!("symseal/", env!("CARGO_PKG_VERSION")))
+    // The address of a part of an upload is the registry's secret, and not for whoever the registry leads to.
+    reqwest::Client::builder().referer(false).user_agent(concat!("symseal/", env!("CARGO_PKG_VERSION")))
 }

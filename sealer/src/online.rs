@@ -9,6 +9,7 @@ pub(crate) fn client() -> reqwest::ClientBuilder {
     reqwest::Client::builder()
         .user_agent(concat!("symseal/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
+        .referer(false)
 }
 
 /// Does `work` within a time. It is one runtime on one thread of its own, as a caller may itself run inside a runtime. `failed`

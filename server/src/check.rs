@@ -7,6 +7,7 @@ use crate::collector::{NO_GRACE, Schedule, UNSHARED};
 use crate::config::{Config, QuotaConfig, RetentionConfig};
 use crate::origins::Origins;
 use crate::seals::SealRules;
+use crate::store::DatabaseUrl;
 use crate::tls::Tls;
 
 /// Reads what a start reads and does not make itself: certificate and key, the CA of the object store, the trust directory, the directories that are served, the URLs of
@@ -38,6 +39,7 @@ pub fn warnings(config: &Config, origins: &Origins, schedule: Option<Schedule>) 
     let mut warnings = idle_rules(&config.retention);
     warnings.extend(doubled_quotas(&config.quotas));
     warnings.extend(origins.warnings());
+    warnings.extend(config.database.as_ref().and_then(DatabaseUrl::warning));
     warnings.extend(config.tls.as_ref().and_then(crate::doctor::why_not_valid));
     if let (Some(burst), None) = (config.limits.burst, config.limits.requests_per_second) {
         let meant = "set that too for a limit, or leave both out for none";

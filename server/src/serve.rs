@@ -42,7 +42,7 @@ use crate::takedown::{tell_of_lost, watch};
 use crate::tls::{self, Tls};
 use crate::trees::{Trees, scan_again};
 use crate::upstream::Upstreams;
-use crate::{Config, LogConfig, Origins, SealRules, ServerError, restore};
+use crate::{Config, DatabaseUrl, LogConfig, Origins, SealRules, ServerError, restore};
 
 /// How long a client may take to send a request's head.
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -92,6 +92,9 @@ impl Server {
         let address = listener.local_addr().map_err(failed)?;
         let lock = lock_data(&config.data)?;
         let tls = config.tls.as_ref().map(Tls::load).transpose()?.map(Arc::new);
+        if let Some(problem) = config.database.as_ref().and_then(DatabaseUrl::warning) {
+            tracing::warn!("{problem}");
+        }
         let app = answer_until_done(&listener, tls.as_deref(), open(&config, log)).await?;
         let collector = Arc::new(Collector::of(&app));
         let index_file = config.data.join(INDEX_FILE);

@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     let mut stop = wait_to_stop(&runtime)?;
-    start_logging(&args.log_format);
+    start_logging(&args.log_format)?;
     let config = GatewayConfig {
         listen: args.listen,
         upstreams: args.upstream.clone(),

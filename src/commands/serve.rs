@@ -8,12 +8,14 @@ use std::future::Future;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use futures_util::future::BoxFuture;
 use symseal_sealer::{LogKey, TileLog};
 use symseal_server::{AccessConfig, Config, LOG_FOLDER, LogConfig, Server, make_data};
 use tokio::runtime::Runtime;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::exit::Answer;
 use crate::keyring;
@@ -58,6 +60,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let Chosen { config, origins, seals, schedule, log: log_section, log_key } = args.settings.chosen()?;
     let data = config.data.clone();
     if args.check_config {
+        filter_of_environment()?;
         symseal_server::check(&config, &origins, seals.as_ref())?;
         for warning in symseal_server::check_warnings(&config, &origins, schedule) {
             eprintln!("warning: {warning}");
@@ -68,7 +71,7 @@ pub fn run(args: &Args) -> Result<Answer> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("no runtime could be started")?;
     let mut stop = wait_to_stop(&runtime)?;
-    start_logging(&args.log_format);
+    start_logging(&args.log_format)?;
     descriptors::allow_many();
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let (is_wanted, folder) = (args.log || log_section.enabled == Some(true), data.clone());
@@ -131,13 +134,40 @@ fn said(config: &Config) -> String {
     format!("sound: {}{blobs}{database} on {scheme}://{}; {access}", config.data.display(), config.listen)
 }
 
-pub(crate) fn start_logging(format: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("SYMSEAL_LOG").unwrap_or_else(|_| "warn".into());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+/// What is in the log, out of the environment.
+const LOG: &str = "SYMSEAL_LOG";
+
+/// Begins the log on standard error.
+///
+/// # Errors
+/// The environment says what is no filter.
+pub(crate) fn start_logging(format: &str) -> Result<()> {
+    let log = tracing_subscriber::fmt().with_env_filter(filter_of_environment()?).with_writer(std::io::stderr);
     if format == "json" {
         log.json().flatten_event(true).init();
     } else {
         log.fmt_fields(visible_fields()).init();
+    }
+    Ok(())
+}
+
+fn filter_of_environment() -> Result<EnvFilter> {
+    let said = std::env::var_os(LOG).unwrap_or_default();
+    log_filter(&said.to_string_lossy()).with_context(|| LOG.to_owned())
+}
+
+/// A word alone that is no level would be the name of a part of the program that there is not, and nothing at all would be logged.
+fn log_filter(said: &str) -> Result<EnvFilter> {
+    let words = said.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains(['=', '[']));
+    let expected = "expected off, error, warn, info, debug or trace, or PART=LEVEL such as symseal_server=debug";
+    for word in words {
+        if word.parse::<LevelFilter>().is_err() {
+            bail!("{expected}, found {word:?}");
+        }
+    }
+    match said.trim().is_empty() {
+        true => Ok("warn".into()),
+        false => EnvFilter::try_new(said).with_context(|| format!("{expected}, found {said:?}")),
     }
 }
 
@@ -251,5 +281,21 @@ impl StopSignals {
 
     async fn next(&mut self) {
         self.0.recv().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_of_the_log_that_would_show_nothing_is_refused() {
+        for said in ["", " ", "info", "WARN", "off", "symseal_server=debug", "warn,hyper=info", "info,"] {
+            assert!(log_filter(said).is_ok(), "{said}");
+        }
+        for said in ["nonsense", "inf", "warn,verbose", "symseal_server", "a=b=c", "warn=loud"] {
+            let told = format!("{:#}", log_filter(said).unwrap_err());
+            assert!(told.contains("expected off, error, warn, info, debug or trace"), "{said}: {told}");
+        }
     }
 }

@@ -73,11 +73,35 @@ fn a_configuration_is_checked_without_starting_a_server() {
     let warned = check("", &["--source-root", "/"]).ok();
     assert!(warned.stderr.contains("/etc") && warned.stderr.contains("name the directories"), "{}", warned.stderr);
     assert!(check("", &["--source-root", root.path().to_str().unwrap()]).ok().stderr.is_empty());
+    let warned = check("", &["--database", "postgres://u:hunter2@db.example/x?sslmode=prefer"]).ok();
+    assert!(
+        warned.stderr.contains("without TLS (sslmode=prefer)") && !warned.stderr.contains("hunter2"),
+        "{}",
+        warned.stderr
+    );
+    assert!(check("", &["--database", "postgres://u:p@db.example/x?sslmode=verify-full"]).ok().stderr.is_empty());
+    check("", &["--database", "postgres://u:hunter2@db.example/x?ssl_mode=verify-full"])
+        .refused(2, &["unknown parameter ssl_mode"]);
     // As a file of variables leaves one that has no value.
     let mut empty = crate::program::command("symseal");
     let empty = empty.args(["serve", "--check-config"]).env("SYMSEAL_SERVER_DATA", "").output().unwrap();
     crate::program::Ran::from(empty).refused(2, &["data", "empty"]);
     symseal(["serve", "--check-config", "--config", "/nonexistent.toml"]).refused(2, &["/nonexistent.toml"]);
+}
+
+#[test]
+fn a_start_warns_of_a_database_without_tls_and_refuses_a_filter_of_the_log_that_is_none() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let serve = |database: &str, filter: &str| {
+        let mut command = crate::program::command("symseal");
+        command.args(["serve", "--listen", "127.0.0.1:0", "--database", database, "--data"]).arg(&data);
+        crate::program::Ran::from(command.env("SYMSEAL_LOG", filter).output().unwrap())
+    };
+    let failed =
+        serve("postgres://u:hunter2@db.invalid/x?sslmode=prefer", "warn").refused(2, &["without TLS (sslmode=prefer)"]);
+    assert!(!failed.stderr.contains("hunter2"), "{}", failed.stderr);
+    serve("postgres://u:hunter2@db.invalid/x", "nonsense").refused(2, &["SYMSEAL_LOG", "nonsense", "PART=LEVEL"]);
 }
 
 #[test]

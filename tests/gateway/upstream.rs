@@ -17,6 +17,8 @@ pub(crate) enum Does {
     GivesWith(String, Vec<u8>),
     /// 200 with these bytes, said to be so many.
     Announces(usize, Vec<u8>),
+    /// 200 with these bytes, whose end is that of the connection.
+    EndsWithIt(Vec<u8>),
     /// 200 with the first bytes, a pause, then the others.
     Pauses(Vec<u8>, Duration, Vec<u8>),
     /// Bytes without end.
@@ -124,6 +126,9 @@ fn answer(mut stream: TcpStream, shared: &Shared) -> Option<()> {
         Some(Does::Gives(bytes)) => stream.write_all(&[ok(bytes.len(), ""), bytes].concat()).ok(),
         Some(Does::GivesWith(headers, bytes)) => stream.write_all(&[ok(bytes.len(), &headers), bytes].concat()).ok(),
         Some(Does::Announces(length, bytes)) => stream.write_all(&[ok(length, ""), bytes].concat()).ok(),
+        Some(Does::EndsWithIt(bytes)) => {
+            stream.write_all(&[&b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"[..], &bytes].concat()).ok()
+        }
         Some(Does::Pauses(first, pause, rest)) => {
             stream.write_all(&[ok(first.len() + rest.len(), ""), first].concat()).ok()?;
             std::thread::sleep(pause);

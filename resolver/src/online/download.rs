@@ -79,6 +79,8 @@ impl Downloads {
                 .connect_timeout(config.connect)
                 .read_timeout(config.silence)
                 .redirect(Policy::custom(within_one_origin))
+                // The address may hold a token.
+                .referer(false)
         };
         let client = builder().build().map_err(|error| setup(&error))?;
         let direct = builder().no_proxy().build().map_err(|error| setup(&error))?;

@@ -210,6 +210,11 @@ impl Found<'_> {
         self.candidate.file
     }
 
+    /// The name of its module, or of a file that was uploaded by itself.
+    pub(super) fn name(&self) -> &str {
+        self.candidate.name
+    }
+
     pub(super) fn to_candidate(&self) -> Option<Candidate> {
         self.layer.candidate(&self.candidate)
     }

@@ -136,11 +136,31 @@ impl DebugFiles {
         kind: FileKind,
         is_called: impl Fn(&str) -> bool,
     ) -> Option<Candidate> {
+        self.best(scope, key, kind, |found| is_called(found.file()))
+    }
+
+    /// The best of those whose module, or who themselves where they were uploaded by themselves, have one of these names.
+    pub(crate) fn find_named(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        kind: FileKind,
+        is_named: impl Fn(&str) -> bool,
+    ) -> Option<Candidate> {
+        self.best(scope, key, kind, |found| is_named(found.name()))
+    }
+
+    fn best(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        kind: FileKind,
+        is_wanted: impl Fn(&layer::Found<'_>) -> bool,
+    ) -> Option<Candidate> {
         let key = key.to_bytes();
         let (shown, kind) = (self.shown.load(), kind_code(kind));
         let all = shown.layers.iter().flat_map(|layer| layer.find(&key, kind, scope, &shown.taken_down));
-        let best = all.filter(|found| is_called(found.file())).min_by(layer::Found::preferred)?;
-        best.to_candidate()
+        all.filter(is_wanted).min_by(layer::Found::preferred)?.to_candidate()
     }
 
     /// The files with different bytes that answer for a key in a scope, the best first and at most so many.

@@ -252,6 +252,13 @@ impl Gate {
                     came
                 }
             };
+            let came = match (came, &source) {
+                // A file has an end of its own.
+                (Came::Ended, Source::Home(Home::Layout(_))) => {
+                    Came::Trouble(Trouble::Wrong("it ends before the file's end".to_owned()))
+                }
+                (came, _) => came,
+            };
             match came {
                 Came::Mismatch(mismatch) => {
                     let refusal = Refusal::wrong_bytes(offer, &name, mismatch);
@@ -262,6 +269,8 @@ impl Gate {
                     let refusal = Refusal::wrong_bytes(offer, &name, Mismatch { expected, found: why });
                     self.note_wrong(&mut wrong, refusal.asked(asked));
                 }
+                // Whatever said how long its answer is broke off; of what ends with its connection that cannot be told from an end. All of it was right.
+                Came::Ended => unavailable = Some(format!("{name}: it ended before the file's end")),
                 Came::Trouble(Trouble::Absent(why)) => absent.push(format!("{name}: {why}")),
                 Came::Trouble(Trouble::Down(why)) => unavailable = Some(format!("{name}: {why}")),
             }
@@ -324,8 +333,7 @@ impl Gate {
                     return Ok((file, Err(Came::Trouble(Trouble::Down(why)))));
                 }
                 Ok(None) => {
-                    let why = "it ended before the file's end".to_owned();
-                    return Ok((file, Err(Came::Trouble(Trouble::Wrong(why)))));
+                    return Ok((file, Err(Came::Ended)));
                 }
                 Ok(Some(Err(trouble))) => return Ok((file, Err(Came::Trouble(trouble)))),
                 Ok(Some(Ok(piece))) => piece,
@@ -440,6 +448,8 @@ impl Pace {
 enum Came {
     Mismatch(Mismatch),
     Trouble(Trouble),
+    /// It ended before the file did, and nothing of it was wrong.
+    Ended,
 }
 
 fn key(sha256: &Digest) -> CacheKey {

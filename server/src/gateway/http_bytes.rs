@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::{StreamExt as _, stream};
 use reqwest::StatusCode;
-use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE};
+use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE};
 
 use super::home::{Incoming, Trouble};
 use super::http_upstream::{HttpUpstream, told};
 use super::imasignature;
+use crate::http::is_page;
 
 impl HttpUpstream {
     /// The bytes of a file by its path below the base, from `offset` on, unchecked; with them the signature that the server sends beside the
@@ -24,7 +25,11 @@ impl HttpUpstream {
         let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let mut skip = match response.status() {
             StatusCode::OK => offset,
-            StatusCode::PARTIAL_CONTENT if header(CONTENT_RANGE).starts_with(&format!("bytes {offset}-")) => 0,
+            StatusCode::PARTIAL_CONTENT
+                if range.is_some() && header(CONTENT_RANGE).starts_with(&format!("bytes {offset}-")) =>
+            {
+                0
+            }
             StatusCode::NOT_FOUND | StatusCode::GONE => return Err(Trouble::Absent("it has no such file".to_owned())),
             status => return Err(Trouble::Down(format!("it answered {status}"))),
         };
@@ -33,9 +38,8 @@ impl HttpUpstream {
         if !coding.is_empty() && coding != "identity" {
             return Err(Trouble::Down(format!("it sent the coding {coding:?}, which was not asked for")));
         }
-        // What stands before a server, a portal or a login, has pages of its own to say so, and says nothing of the file.
         let is_elsewhere = response.url().as_str() != self.url(path, None).as_str();
-        let is_page = header(CONTENT_TYPE).starts_with("text/html");
+        let is_page = is_page(response.headers());
         let expected = if skip > 0 { size } else { size.saturating_sub(offset) };
         let other = response.content_length().filter(|length| *length != expected);
         if is_elsewhere && (is_page || other.is_some()) {
@@ -44,7 +48,15 @@ impl HttpUpstream {
                 response.url().origin().ascii_serialization()
             )));
         }
+        // A server that calls every file a page may have the file: nobody else's page has its length.
+        if is_page && response.content_length() != Some(expected) {
+            return Err(Trouble::Down("it sent a web page in the place of a file".to_owned()));
+        }
         if let Some(found) = other {
+            // Nothing came, or less than the rest that was asked for: no byte of that is wrong.
+            if found == 0 || (response.status() == StatusCode::PARTIAL_CONTENT && found < expected) {
+                return Err(Trouble::Down(format!("it sent {found} bytes, where {expected} were to come")));
+            }
             return Err(Trouble::Wrong(format!("{found} bytes, where {expected} were to come")));
         }
         let signature = imasignature::of(response.headers());

@@ -14,6 +14,7 @@ mod host;
 mod incoming;
 mod listen;
 mod map_sender;
+mod page;
 mod path;
 mod peer;
 mod range;
@@ -32,6 +33,7 @@ pub(crate) use host::{ONE_HOST, is_called_once, is_this_machine, name_of as name
 pub(crate) use incoming::Incoming;
 pub(crate) use listen::listen;
 pub(crate) use map_sender::MapSender;
+pub(crate) use page::is_page;
 pub(crate) use path::{form_values, percent_decode, percent_decode_lossy, percent_encode, query_values};
 pub(crate) use peer::Peer;
 pub(crate) use range::{ByteRange, parse_content_range};

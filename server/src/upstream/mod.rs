@@ -12,6 +12,7 @@ mod hops;
 mod metadata;
 mod pace;
 mod packed;
+mod resting;
 mod server;
 mod silence;
 mod sought;
@@ -119,13 +120,13 @@ impl Upstreams {
 
     /// Asks for a file, or joins those who did.
     pub(crate) async fn find(self: &Arc<Self>, wanted: Wanted, hops: &Hops) -> Outcome {
-        let (key, question) = (CacheKey::of(&wanted.name), wanted.question());
+        let (key, question) = (self.key(&wanted), wanted.question());
         loop {
-            if self.cache.has(&key) {
-                let (cache, wanted) = (Arc::clone(&self.cache), key.clone());
-                if let Ok(Some(found)) = self.pool.run(move || cache.find(&wanted)).await {
-                    return self.unless_taken_down(found);
-                }
+            if let Some(found) = self.cached(&key).await {
+                return match wanted.has_rested(&found) {
+                    false => self.unless_taken_down(found),
+                    true => self.find_again((&key, &wanted), hops, found).await,
+                };
             }
             if self.is_absent(&question) {
                 return Outcome::Absent;
@@ -133,7 +134,7 @@ impl Upstreams {
             if hops.are_too_many() {
                 return Outcome::TooManyHops;
             }
-            let Some(flight) = self.join(&key, &wanted, hops) else { continue };
+            let Some(flight) = self.join(&key, &wanted, hops, false) else { continue };
             return match flight.departed().await {
                 Progress::Asking | Progress::Lost(_) => Outcome::Unavailable(flight.reason()),
                 Progress::Absent => Outcome::Absent,
@@ -145,14 +146,12 @@ impl Upstreams {
 
     /// Waits for the whole file.
     pub(crate) async fn find_whole(self: &Arc<Self>, wanted: Wanted, hops: &Hops) -> Outcome {
-        let key = CacheKey::of(&wanted.name);
+        let key = self.key(&wanted);
         match self.find(wanted, hops).await {
             Outcome::Flying(flight) => match flight.arrived().await {
                 Progress::Whole { .. } => {
-                    let cache = Arc::clone(&self.cache);
-                    let found = self.pool.run(move || cache.find(&key)).await.ok().flatten();
                     let lost = || Outcome::Unavailable("the cache lost it".to_owned());
-                    found.map_or_else(lost, |found| self.unless_taken_down(found))
+                    self.cached(&key).await.map_or_else(lost, |found| self.unless_taken_down(found))
                 }
                 _ => Outcome::Unavailable(flight.reason()),
             },
@@ -160,19 +159,28 @@ impl Upstreams {
         }
     }
 
+    /// What the cache has under a key.
+    async fn cached(&self, key: &CacheKey) -> Option<CachedFile> {
+        if !self.cache.has(key) {
+            return None;
+        }
+        let (cache, key) = (Arc::clone(&self.cache), key.clone());
+        self.pool.run(move || cache.find(&key)).await.ok().flatten()
+    }
+
     fn unless_taken_down(&self, found: CachedFile) -> Outcome {
         if self.taken_down.has_sha256(&found.note.sha256) { Outcome::Absent } else { Outcome::Cached(found) }
     }
 
-    /// The flight that brings the file; none when it has just arrived.
-    fn join(self: &Arc<Self>, key: &CacheKey, wanted: &Wanted, hops: &Hops) -> Option<Arc<Flight>> {
+    /// The flight that brings the file, `again` where it is here already; else none when it has just arrived.
+    fn join(self: &Arc<Self>, key: &CacheKey, wanted: &Wanted, hops: &Hops, again: bool) -> Option<Arc<Flight>> {
         let place = (wanted.question(), hops.count());
         let mut flights = lock(&self.flights);
         if let Some(flight) = flights.get(&place) {
             return Some(Arc::clone(flight));
         }
         // It leaves the flights only after it came into the cache.
-        if self.cache.has(key) {
+        if !again && self.cache.has(key) {
             return None;
         }
         let (flight, pilot) = Flight::new();

@@ -7,15 +7,17 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use reqwest::{Client, StatusCode, header};
+use symseal_registry::redirects;
 use symseal_resolver::without_secrets;
 
 use super::breaker::{Admission, Breaker};
-use super::check::Refusal;
+use super::check::{Expected, Refusal};
 use super::hops::TOO_MANY;
 use super::pace::paced;
 use super::packed::is_cabinet;
 use super::silence::{Unanswered, answered};
 use super::{Hops, Wanted};
+use crate::http::is_page;
 use crate::origins::Patience;
 
 /// Bytes that are looked at before an answer is taken.
@@ -27,9 +29,11 @@ const PROBE: Duration = Duration::from_secs(10);
 /// Headers that are passed on begin so.
 const RELAYED: &str = "x-debuginfod-";
 /// Those that this server finds out by itself.
-const OWN: [&str; 2] = ["x-debuginfod-size", SHA256];
+const OWN: [&str; 2] = [SIZE, SHA256];
 /// The file's SHA-256, of symseal and of elfutils since 0.193.
 const SHA256: &str = "x-debuginfod-sha256";
+/// The file's bytes, of elfutils and symseal; the former say it of some answers alone.
+const SIZE: &str = "x-debuginfod-size";
 /// Bytes of a header that is passed on.
 const HEADER_LIMIT: usize = 4096;
 
@@ -43,7 +47,8 @@ pub(super) fn client(patience: Patience) -> Result<Client, String> {
         .no_deflate()
         .connect_timeout(patience.connect)
         .read_timeout(patience.head.max(patience.stall))
-        .redirect(reqwest::redirect::Policy::limited(REDIRECTIONS))
+        // Who sends a file of no kind that can be told, a source file, shall not have others read in our network.
+        .redirect(redirects(REDIRECTIONS))
         .build()
         .map_err(|error| format!("no HTTP client could be made: {error}"))
 }
@@ -163,6 +168,11 @@ impl UpstreamServer {
             .header(header::ACCEPT_ENCODING, "identity");
         let (connected, why) = match answered(request.send(), self.question(http), self.patience).await {
             Ok(response) => return Ok(response),
+            Err(Unanswered::Failed(error)) if error.is_redirect() => {
+                // It answers, and yet not itself.
+                self.breaker.lives();
+                return Err(format!("{}: {}", self.name, reason(error)));
+            }
             Err(Unanswered::Failed(error)) => (!error.is_connect(), reason(error)),
             Err(Unanswered::Late(why)) => (true, why),
             Err(Unanswered::Silent(why)) => (false, why),
@@ -193,7 +203,21 @@ impl UpstreamServer {
         if let Some(coding) = response.headers().get(header::CONTENT_ENCODING).filter(|coding| *coding != "identity") {
             return Answer::Failed(format!("{} sent {coding:?}, which was not asked for", self.name));
         }
-        let length = response.content_length();
+        // Nothing in the file could show that it is none.
+        if wanted.expected == Expected::Anything && is_page(response.headers()) {
+            self.breaker.lives();
+            return Answer::Failed(format!("{} sent a web page in the place of a file", self.name));
+        }
+        // Of a body that ends with its connection nothing else tells whether that was its end.
+        let said = response.headers().get(SIZE).filter(|_| !is_packed);
+        let said = said.and_then(|value| value.to_str().ok()?.trim().parse::<u64>().ok());
+        let length = match (response.content_length(), said) {
+            (Some(length), Some(said)) if length != said => {
+                self.breaker.lives();
+                return Answer::Failed(format!("{} sent {length} bytes, and says that they are {said}", self.name));
+            }
+            (length, said) => length.or(said),
+        };
         let sha256 = response.headers().get(SHA256).and_then(|value| value.to_str().ok()).map(str::to_ascii_lowercase);
         let relayed = response.headers().iter().filter(|(name, value)| {
             name.as_str().starts_with(RELAYED) && !OWN.contains(&name.as_str()) && value.len() <= HEADER_LIMIT

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use super::{Expected, Hops, Outcome, Upstreams, Wanted};
 use crate::app::App;
 use crate::debug_files::{FileKind, Scope};
-use crate::file_cache::CacheKey;
 use crate::http::percent_encode;
 use crate::unbundled::Unbundled;
 
@@ -75,7 +74,7 @@ impl Sought<'_> {
     }
 
     async fn ask(&self, servers: &Arc<Upstreams>, wanted: Wanted) -> Option<io::Result<Unbundled>> {
-        let (key, path) = (CacheKey::of(&wanted.name), wanted.path.clone());
+        let (key, path) = (servers.key(&wanted), wanted.path.clone());
         let name = self.name.unwrap_or_default().to_owned();
         let whole = async {
             let _place = servers.bringing.acquire().await;

@@ -37,7 +37,8 @@ impl Wanted {
 
     /// What a debuginfod server has at a path, whatever that is.
     pub(crate) fn of_source(path: String) -> Self {
-        Self { name: format!("debuginfod:{path}"), path, elsewhere: Vec::new(), expected: Expected::Anything }
+        // Under `debuginfod:` caches have what somebody sent once, whoever that was.
+        Self { name: format!("debuginfod source:{path}"), path, elsewhere: Vec::new(), expected: Expected::Anything }
     }
 
     /// What tells one question from another. Two questions that differ in their case mean one file, and may have different answers: of a server that tells

@@ -104,6 +104,7 @@ async fn what_a_server_says_of_a_file_is_held_against_the_file() {
         ("fewer bytes than there are", ok(length / 2, &bytes)),
         ("more bytes than come", ok(length + 1, &bytes)),
         ("another digest", answer_with(&format!("{size}X-DEBUGINFOD-SHA256: {}\r\n", "0".repeat(64)), &bytes)),
+        ("another size", answer_with(&format!("{size}X-DEBUGINFOD-SIZE: 3\r\n"), &bytes)),
         ("a coding", answer_with(&format!("{size}Content-Encoding: gzip\r\n"), &bytes)),
     ];
     for (lie, answer) in lies {
@@ -117,7 +118,8 @@ async fn what_a_server_says_of_a_file_is_held_against_the_file() {
     // What is not said, or matters to nobody, is found out here.
     let truths = [
         ("nothing", answer_with("", &bytes)),
-        ("another size", answer_with(&format!("{size}X-DEBUGINFOD-SIZE: 3\r\n"), &bytes)),
+        ("its size alone", answer_with(&format!("X-DEBUGINFOD-SIZE: {length}\r\n"), &bytes)),
+        ("no number", answer_with(&format!("{size}X-DEBUGINFOD-SIZE: large\r\n"), &bytes)),
         ("its digest", answer_with(&format!("{size}X-DEBUGINFOD-SHA256: {}\r\n", digest.to_uppercase()), &bytes)),
     ];
     for (case, answer) in truths {

@@ -40,3 +40,4 @@ mod traces;
 mod trees;
 mod trees_changing;
 mod uploads;
+mod upstream_sources;

@@ -54,6 +54,22 @@ async fn an_id_that_cannot_be_read_is_refused_and_one_that_nobody_published_is_a
 }
 
 #[tokio::test]
+async fn a_question_that_is_packed_is_415_and_says_so() {
+    let fixture = Fixture::new().await;
+    for path in ["/symbolicate/v5", "/api/v1/resolve"] {
+        let ask = async |coding: &str| {
+            let request = fixture.http.post(fixture.server.url(path)).header("Content-Encoding", coding);
+            let answer = request.body(&b"\x1f\x8b\x08 packed"[..]).send().await.unwrap();
+            (answer.status(), answer.json::<Value>().await.unwrap().to_string())
+        };
+        let (status, told) = ask("gzip").await;
+        assert_eq!(status, StatusCode::UNSUPPORTED_MEDIA_TYPE, "{path}: {told}");
+        assert!(told.contains("Content-Encoding") && told.contains("gzip"), "{path}: {told}");
+        assert_eq!(ask("identity").await.0, StatusCode::BAD_REQUEST, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn addresses_are_named_as_by_llvm_symbolizer_and_each_name_says_what_it_rests_on() {
     if !has("cc") || !has("llvm-symbolizer") || !has("nm") {
         return;

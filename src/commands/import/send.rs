@@ -103,6 +103,8 @@ fn fate(answer: &Answered) -> Result<Fate> {
         200 => Fate::Already,
         201 => Fate::Imported,
         _ if is_taken_down => Fate::TakenDown(format!("the server has taken it down: {}", why(answer))),
+        // Whatever is sent it leads elsewhere.
+        300..=399 => bail!("the server answers {status}: {}", why(answer)),
         401 | 403 | 507 => bail!("the server refuses with {status}: {}", why(answer)),
         status if is_passing(status) => bail!("the server answers {status}: {}", why(answer)),
         500.. => Fate::Failed(format!("the server failed with it: {status}: {}", why(answer))),
@@ -133,7 +135,9 @@ mod tests {
             assert!(matches!(answered(status, ""), Ok(Fate::Refused(why)) if why.contains("because")), "{status}");
         }
         assert!(matches!(answered(500, "interrupted"), Ok(Fate::Failed(_))));
-        for (status, code) in [(401, ""), (403, "denied"), (403, "seal-required"), (429, ""), (503, ""), (507, "")] {
+        for (status, code) in
+            [(302, ""), (308, ""), (401, ""), (403, "denied"), (403, "seal-required"), (429, ""), (503, ""), (507, "")]
+        {
             assert!(answered(status, code).is_err(), "{status}");
         }
     }

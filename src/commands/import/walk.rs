@@ -247,10 +247,8 @@ impl Root {
                 Err(error) => return problem(folder, format!("the folder cannot be read to its end: {error}")),
             };
             let Some(path) = path_of(folder, &entry) else {
-                problem(
-                    &format!("{folder}/{}", entry.file_name().to_string_lossy()),
-                    "its name is not UTF-8".to_owned(),
-                );
+                let path = below(folder, entry.file_name().to_string_lossy().into_owned());
+                problem(&path, "its name is not UTF-8".to_owned());
                 continue;
             };
             match self.look_at(&path, &entry) {
@@ -298,8 +296,12 @@ fn stamp(metadata: &Metadata) -> String {
 }
 
 fn path_of(folder: &str, entry: &DirEntry) -> Option<String> {
-    let name = entry.file_name().into_string().ok()?;
-    Some(if folder.is_empty() { name } else { format!("{folder}/{name}") })
+    Some(below(folder, entry.file_name().into_string().ok()?))
+}
+
+/// The path of what a folder has; the root has no name.
+fn below(folder: &str, name: String) -> String {
+    if folder.is_empty() { name } else { format!("{folder}/{name}") }
 }
 
 fn depth(path: &str) -> usize {
@@ -411,6 +413,21 @@ mod tests {
         assert!(root.file_in_any_case("sub/none").is_err());
         let listed = root.listed();
         assert!(listed.folders.len() <= 2 && listed.names < 10, "{} names", listed.names);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_name_that_is_no_text_is_told_with_its_path_below_the_root() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("sub")).unwrap();
+        for name in [&b"a\xff"[..], b"sub/b\xff"] {
+            std::fs::write(folder.path().join(std::ffi::OsStr::from_bytes(name)), b"").unwrap();
+        }
+        let mut walk = Root::open(folder.path()).unwrap().walk();
+        let mut found: Vec<String> = std::iter::from_fn(|| walk.blocking_recv()).map(|found| found.path).collect();
+        found.sort();
+        assert_eq!(found, ["a\u{fffd}", "sub/b\u{fffd}"]);
     }
 
     #[test]

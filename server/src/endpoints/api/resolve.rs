@@ -21,7 +21,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::breakpad::base_name;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
-use crate::http::{GrowingText, NotGathered, Peer, Share};
+use crate::http::{GrowingText, NotGathered, Peer, Share, content_coding, drain};
 use crate::ingest::{answers, breakpad_ids, parse_breakpad_id};
 use crate::made_tables::{MadeTable, made_table};
 use crate::releases::read_symbol_index;
@@ -293,6 +293,11 @@ pub(crate) async fn post(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
+    if let Some(coding) = content_coding(&headers) {
+        drain(body.into_data_stream());
+        let message = format!("Content-Encoding {coding:?}: expected the body as it is, without one");
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "resolve-encoding", message));
+    }
     let body = app.memory.gather(Share::Questions, body, BODY_LIMIT).await.map_err(|why| match why {
         NotGathered::TooLarge => {
             let message = format!("expected a body of at most {BODY_LIMIT} bytes: ask in several requests");

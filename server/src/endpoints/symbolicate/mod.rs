@@ -22,7 +22,7 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::endpoints::RETRY_AFTER;
-use crate::http::{Gathered, GrowingText, NoRoom, NotGathered, Peer, Share, cors};
+use crate::http::{Gathered, GrowingText, NoRoom, NotGathered, Peer, Share, content_coding, cors, drain};
 use crate::made_tables::{MadeTable, made_table};
 use crate::pool::JobLost;
 use crate::upstream::{Hops, Sought};
@@ -75,10 +75,17 @@ pub(crate) async fn answer(
 ) -> Response {
     let mut response = match method {
         Method::OPTIONS => preflight(&headers),
-        Method::POST => {
-            let hops = Hops::of(&headers, peer.map(|Extension(Peer(address))| address));
-            post(app, Scope::default().readable_by(&caller), body, &hops).await
-        }
+        Method::POST => match content_coding(&headers) {
+            Some(coding) => {
+                drain(body.into_data_stream());
+                let why = format!("Content-Encoding {coding:?}: expected the body as it is, without one");
+                error(StatusCode::UNSUPPORTED_MEDIA_TYPE, &why)
+            }
+            None => {
+                let hops = Hops::of(&headers, peer.map(|Extension(Peer(address))| address));
+                post(app, Scope::default().readable_by(&caller), body, &hops).await
+            }
+        },
         _ => {
             let mut response = error(StatusCode::METHOD_NOT_ALLOWED, "expected POST with a JSON body");
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST, OPTIONS"));

@@ -6,9 +6,10 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::marker::PhantomData;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, SeqAccess, Unexpected, Visitor};
 
 use super::Refused;
 use crate::ingest::parse_breakpad_id;
@@ -50,9 +51,80 @@ pub(crate) struct Request<'b> {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Job<'b> {
     /// Name of the debug file, and the id as Breakpad writes it.
-    #[serde(rename = "memoryMap", borrow)]
-    pub(super) modules: Vec<(Text<'b>, Text<'b>)>,
+    #[serde(rename = "memoryMap", borrow, deserialize_with = "modules")]
+    pub(super) modules: Vec<Module<'b>>,
     pub(super) stacks: Stacks,
+}
+
+/// Name and id.
+pub(super) type Module<'b> = (Text<'b>, Text<'b>);
+
+/// A list of modules. One that is none is told by what it has to be, as frames are: "a tuple of size 2" says nothing to who sent it.
+struct Modules<'b>(Vec<Module<'b>>);
+
+impl<'de: 'b, 'b> Deserialize<'de> for Modules<'b> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct All;
+
+        impl<'de> Visitor<'de> for All {
+            type Value = Modules<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of modules (memoryMap)")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut modules: A) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some(module) = modules.next_element_seed(Pair(Part::Module, PhantomData))? {
+                    all.push(module);
+                }
+                Ok(Modules(all))
+            }
+        }
+
+        deserializer.deserialize_seq(All)
+    }
+}
+
+fn modules<'de: 'b, 'b, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Module<'b>>, D::Error> {
+    Modules::deserialize(deserializer).map(|modules| modules.0)
+}
+
+/// What consists of two.
+#[derive(Clone, Copy)]
+enum Part {
+    Module,
+    Frame,
+}
+
+struct Pair<T>(Part, PhantomData<T>);
+
+impl<'de, A: Deserialize<'de>, B: Deserialize<'de>> DeserializeSeed<'de> for Pair<(A, B)> {
+    type Value = (A, B);
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(A, B), D::Error> {
+        deserializer.deserialize_tuple(2, self)
+    }
+}
+
+impl<'de, A: Deserialize<'de>, B: Deserialize<'de>> Visitor<'de> for Pair<(A, B)> {
+    type Value = (A, B);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Part::Module => r#"a module of memoryMap, ["name of its debug file", "its id"]"#,
+            Part::Frame => "a frame, [number of its module in memoryMap or -1, offset or -1]",
+        })
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut parts: S) -> Result<(A, B), S::Error> {
+        let first = parts.next_element()?.ok_or_else(|| S::Error::invalid_length(0, &self))?;
+        let second = parts.next_element()?.ok_or_else(|| S::Error::invalid_length(1, &self))?;
+        match parts.next_element::<IgnoredAny>()? {
+            Some(_) => Err(S::Error::invalid_length(3, &self)),
+            None => Ok((first, second)),
+        }
+    }
 }
 
 /// A text of the body, where it lies there if it can.
@@ -163,7 +235,7 @@ impl<'de> Visitor<'de> for OneMore<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut stack: A) -> Result<(), A::Error> {
-        while let Some(frame) = stack.next_element()? {
+        while let Some(frame) = stack.next_element_seed(Pair(Part::Frame, PhantomData))? {
             self.0.push(frame);
         }
         Ok(())
@@ -171,18 +243,34 @@ impl<'de> Visitor<'de> for OneMore<'_> {
 }
 
 /// An offset, or none: −1 is what is sent of a frame whose offset is not known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "i128")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Offset(pub(super) Option<u64>);
 
-impl TryFrom<i128> for Offset {
-    type Error = &'static str;
+impl<'de> Deserialize<'de> for Offset {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
 
-    fn try_from(sent: i128) -> Result<Self, Self::Error> {
-        match sent {
-            -1 => Ok(Self(None)),
-            _ => u64::try_from(sent).map(|offset| Self(Some(offset))).map_err(|_| "an offset is −1, or has 64 bits"),
+        impl Visitor<'_> for Read {
+            type Value = Offset;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an offset: -1, or a whole number below 2^64")
+            }
+
+            fn visit_u64<E>(self, offset: u64) -> Result<Offset, E> {
+                Ok(Offset(Some(offset)))
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, offset: i64) -> Result<Offset, E> {
+                match (offset, u64::try_from(offset)) {
+                    (-1, _) => Ok(Offset(None)),
+                    (_, Ok(offset)) => Ok(Offset(Some(offset))),
+                    _ => Err(E::invalid_value(Unexpected::Signed(offset), &self)),
+                }
+            }
         }
+
+        deserializer.deserialize_any(Read)
     }
 }
 
@@ -194,8 +282,26 @@ struct Body<'b> {
     #[serde(borrow)]
     jobs: Option<Vec<JsonObject<Job<'b>>>>,
     #[serde(rename = "memoryMap", borrow)]
-    modules: Option<Vec<(Text<'b>, Text<'b>)>>,
+    modules: Option<Modules<'b>>,
     stacks: Option<Stacks>,
+}
+
+impl Job<'_> {
+    /// Whether frames name modules that are there; of the first that does not, where it stands. All count from 0.
+    fn check(&self) -> Result<(), String> {
+        let modules = self.modules.len();
+        let is_wrong = |index: i64| index < -1 || usize::try_from(index).is_ok_and(|index| index >= modules);
+        for (stack, frames) in self.stacks.iter().enumerate() {
+            if let Some((at, (index, _))) = frames.iter().enumerate().find(|(_, (index, _))| is_wrong(*index)) {
+                let expected = match modules.checked_sub(1) {
+                    Some(last) => format!("a module of memoryMap (0 to {last}) or -1"),
+                    None => "-1, as memoryMap has no module".to_owned(),
+                };
+                return Err(format!("stack {stack}, frame {at}: expected {expected}, found module {index}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<'b> Request<'b> {
@@ -224,7 +330,7 @@ impl<'b> Request<'b> {
         }
         let jobs = match (body.jobs, body.modules, body.stacks) {
             (Some(jobs), _, _) => jobs.into_iter().map(|JsonObject(job)| job).collect(),
-            (None, Some(modules), Some(stacks)) => vec![Job { modules, stacks }],
+            (None, Some(Modules(modules)), Some(stacks)) => vec![Job { modules, stacks }],
             _ => return Err(malformed("neither jobs nor a memory map with stacks".to_owned())),
         };
         let modules = jobs.iter().map(|job| job.modules.len()).max().unwrap_or_default();
@@ -238,13 +344,8 @@ impl<'b> Request<'b> {
                 return Err(Refused::TooMuch(why));
             }
         }
-        for job in &jobs {
-            for (index, _) in job.stacks.frames() {
-                if *index < -1 || usize::try_from(*index).is_ok_and(|index| index >= job.modules.len()) {
-                    let why = format!("a frame names module {index} of {}", job.modules.len());
-                    return Err(Refused::Malformed(why));
-                }
-            }
+        for (number, job) in jobs.iter().enumerate() {
+            job.check().map_err(|why| Refused::Malformed(format!("job {number}, {why}")))?;
         }
         Ok(Self { jobs })
     }
@@ -289,6 +390,42 @@ mod tests {
         }
         let jobs = vec![job("[]"); 11].join(",");
         assert!(matches!(Request::read(format!(r#"{{"jobs":[{jobs}]}}"#).as_bytes()), Err(Refused::TooMuch(_))));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_place_and_what_it_has_to_be() {
+        let told = |modules: &str, stacks: &str| {
+            let body = format!(r#"{{"memoryMap":{modules},"stacks":{stacks}}}"#);
+            Request::read(body.as_bytes()).unwrap_err().to_string()
+        };
+        let one = r#"[["a","B"]]"#;
+        for (modules, stacks, expected) in [
+            (
+                one,
+                "[[[0,1]],[[0,2],[9,5]]]",
+                "job 0, stack 1, frame 1: expected a module of memoryMap (0 to 0) or -1, found module 9",
+            ),
+            ("[]", "[[[0,1]]]", "job 0, stack 0, frame 0: expected -1, as memoryMap has no module, found module 0"),
+            (
+                one,
+                "[[[0]]]",
+                "invalid length 1, expected a frame, [number of its module in memoryMap or -1, offset or -1] at line 1 column",
+            ),
+            (one, "[[[0,1,2]]]", "invalid length 3, expected a frame, ["),
+            (one, "[[3]]", "expected a frame, ["),
+            (
+                r#"[["a"]]"#,
+                "[]",
+                r#"invalid length 1, expected a module of memoryMap, ["name of its debug file", "its id"] at line 1"#,
+            ),
+            (r#"[["a","B","c"]]"#, "[]", "invalid length 3, expected a module of memoryMap, ["),
+            ("3", "[]", "expected a list of modules (memoryMap)"),
+            (one, "[[[0,1.5]]]", "expected an offset: -1, or a whole number below 2^64"),
+            (one, "[[[0,-2]]]", "expected an offset: -1, or a whole number below 2^64"),
+        ] {
+            let told = told(modules, stacks);
+            assert!(told.contains(expected), "{modules} {stacks}: {told}");
+        }
     }
 
     #[test]

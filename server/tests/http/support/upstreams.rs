@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper that fails fails its test")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use symseal_server::{Origins, Patience};
@@ -43,6 +43,8 @@ pub(crate) fn asking(upstreams: &[String]) -> Origins {
 /// A server that answers every request as it is told.
 pub(crate) struct Told {
     pub(crate) url: String,
+    does: Arc<Mutex<Does>>,
+    heads: Arc<Mutex<Vec<String>>>,
     asked: Arc<AtomicUsize>,
     sent: Arc<AtomicUsize>,
 }
@@ -52,6 +54,8 @@ pub(crate) struct Told {
 pub(crate) enum Does {
     /// Sends these bytes, then closes.
     Sends(Vec<u8>),
+    /// Sends what stands beside the beginning of the path, the first that fits, then closes.
+    ByPath(Vec<(String, Vec<u8>)>),
     /// Waits first.
     SendsLater(Duration, Vec<u8>),
     /// Waits before it sends a file, and answers everything else at once.
@@ -71,13 +75,26 @@ impl Told {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (asked, sent) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        let this = Self { url, asked: asked.clone(), sent: sent.clone() };
+        let does = Arc::new(Mutex::new(does));
+        let heads = Arc::<Mutex<Vec<String>>>::default();
+        let this = Self { url, does: does.clone(), heads: heads.clone(), asked: asked.clone(), sent: sent.clone() };
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, does.clone(), asked.clone(), sent.clone()));
+                let does = does.lock().unwrap().clone();
+                tokio::spawn(answer(stream, does, heads.clone(), asked.clone(), sent.clone()));
             }
         });
         this
+    }
+
+    /// From the next request on.
+    pub(crate) fn does_now(&self, does: Does) {
+        *self.does.lock().unwrap() = does;
+    }
+
+    /// What was asked so far, each with its headers.
+    pub(crate) fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
     }
 
     pub(crate) fn asked(&self) -> usize {
@@ -90,7 +107,13 @@ impl Told {
     }
 }
 
-async fn answer(mut stream: TcpStream, does: Does, asked: Arc<AtomicUsize>, sent: Arc<AtomicUsize>) {
+async fn answer(
+    mut stream: TcpStream,
+    does: Does,
+    heads: Arc<Mutex<Vec<String>>>,
+    asked: Arc<AtomicUsize>,
+    sent: Arc<AtomicUsize>,
+) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
@@ -102,7 +125,15 @@ async fn answer(mut stream: TcpStream, does: Does, asked: Arc<AtomicUsize>, sent
     if is_of_file || head.starts_with(b"GET /metadata") {
         asked.fetch_add(1, Ordering::SeqCst);
     }
+    let text = String::from_utf8_lossy(&head).into_owned();
+    let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
+    heads.lock().unwrap().push(text);
     match does {
+        Does::ByPath(answers) => {
+            let found = answers.into_iter().find(|(start, _)| path.starts_with(start));
+            let absent = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_vec();
+            drop(stream.write_all(&found.map_or(absent, |(_, bytes)| bytes)).await)
+        }
         Does::Sends(bytes) => drop(stream.write_all(&bytes).await),
         Does::SendsLater(pause, bytes) => {
             tokio::time::sleep(pause).await;
@@ -140,6 +171,12 @@ async fn answer(mut stream: TcpStream, does: Does, asked: Arc<AtomicUsize>, sent
 /// The head of an answer with more headers, and a body.
 pub(crate) fn answer_with(headers: &str, body: &[u8]) -> Vec<u8> {
     [format!("HTTP/1.1 200 OK\r\n{headers}Connection: close\r\n\r\n").as_bytes(), body].concat()
+}
+
+/// The answer that leads to another place.
+pub(crate) fn leads_to(place: &str) -> Vec<u8> {
+    let head = "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\n";
+    format!("{head}Location: {place}\r\n\r\n").into_bytes()
 }
 
 pub(crate) fn ok(length: usize, body: &[u8]) -> Vec<u8> {
