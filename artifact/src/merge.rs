@@ -6,7 +6,7 @@ use crate::described::{Described, FunctionNames, InlinedNames, Loser, Naming, Or
 use crate::folded::{base, has_two_functions, is_mangled, spells};
 use crate::go;
 use crate::paint::{Interval, Segment, paint};
-use crate::symbols::{MOST_ALIASES, SymbolGroup};
+use crate::symbols::{MOST_ALIASES, SymbolGroup, default_of_weak};
 use crate::work::Work;
 use hashbrown::{HashMap, HashSet};
 use std::cmp::Reverse;
@@ -171,7 +171,8 @@ impl<'m, 's> Merge<'m, 's> {
         };
         let mut names = self.names.function(function, self.work);
         let others = self.other_names(function);
-        let Symbols { symbol, aliases, folded } = self.symbols_of(segment.start, &names, &others);
+        let symbols = self.symbols_of(segment.start, &names, &others);
+        let Symbols { symbol, aliases, folded } = self.without_default(symbols, names.symbol);
         // Of names of one function that one which the symbols choose.
         if let Some(other) = others.into_iter().find(|other| other.symbol == symbol && symbol != names.symbol) {
             names = other;
@@ -241,6 +242,23 @@ impl<'m, 's> Merge<'m, 's> {
         let own = own.or_else(|| linkage.or((is_c && names.symbol != StrId::EMPTY).then_some(names.symbol)));
         let symbol = own.unwrap_or(symbol);
         Symbols { symbol, aliases: all.into_iter().filter(|name| *name != symbol).collect(), folded: true }
+    }
+
+    /// The same, where the symbols have but defaults of weak ones, one of them of a function that debug information calls `own`: it is called by that name.
+    fn without_default(&mut self, symbols: Symbols, own: StrId) -> Symbols {
+        let Symbols { symbol, mut aliases, folded } = symbols;
+        let text = |name: StrId| self.work.strings.get(name);
+        if default_of_weak(text(symbol).as_bytes()).is_none() {
+            return Symbols { symbol, aliases, folded };
+        }
+        // On x86 symbols begin with one underscore more.
+        let is_own = |name: &&[u8]| [Some(*name), name.strip_prefix(b"_")].contains(&Some(text(own).as_bytes()));
+        let mut all = std::iter::once(symbol).chain(aliases.iter().copied());
+        let name = all.find_map(|one| default_of_weak(text(one).as_bytes()).filter(is_own));
+        let Some(name) = name.map(<[u8]>::to_vec) else { return Symbols { symbol, aliases, folded } };
+        aliases.insert(0, symbol);
+        aliases.truncate(MOST_ALIASES);
+        Symbols { symbol: self.work.text(&name), aliases, folded }
     }
 
     /// Whether one of the symbols at an address is of another function than the one that debug information has there, which

@@ -57,5 +57,6 @@ mod windows_exports;
 mod windows_frames;
 mod windows_hybrid;
 mod windows_identity;
+mod windows_lines;
 mod windows_managed;
 mod windows_pairs;
