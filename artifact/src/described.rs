@@ -82,6 +82,8 @@ pub(crate) struct OrphanRow {
     pub(crate) file: StrId,
     pub(crate) line: u32,
     pub(crate) column: u32,
+    /// Whether a row of a unit that may have code without functions, assembly or lines alone, begins here, and not within what comes before.
+    pub(crate) begins: bool,
 }
 
 /// How a function is called.

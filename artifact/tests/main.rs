@@ -42,6 +42,7 @@ mod matrix;
 mod mini_debug_info;
 mod mips_compressed;
 mod msf;
+mod nameless_lines;
 mod names_elsewhere;
 mod odd_types;
 mod overlapping;

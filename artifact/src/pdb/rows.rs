@@ -317,7 +317,8 @@ impl ModuleRows<'_> {
                 for part in self.addresses.mapped(from..stretch.end) {
                     let start = self.image_base.0.saturating_add(u64::from(part.image));
                     let end = start.saturating_add(u64::from(part.end - part.start));
-                    laid.orphans.push(OrphanRow { start, end, file, line, column });
+                    // Public symbols reach up to each other: in a PDB nothing lacks a name but for a gap that aligns.
+                    laid.orphans.push(OrphanRow { start, end, file, line, column, begins: false });
                 }
             }
             from = stretch.end;
