@@ -82,7 +82,7 @@ pub(crate) struct OrphanRow {
     pub(crate) file: StrId,
     pub(crate) line: u32,
     pub(crate) column: u32,
-    /// Whether a row of a unit that may have code without functions, assembly or lines alone, begins here, and not within what comes before.
+    /// Whether a row of assembly, which may be code without a function, begins here and not before.
     pub(crate) begins: bool,
 }
 

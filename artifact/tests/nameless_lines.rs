@@ -1,7 +1,7 @@
 //! Code that has lines and no name: assembly in sections where no symbol is.
 
 use crate::support::lookup::{check_shape, frames};
-use crate::support::{have, llvm_symbolizer, run};
+use crate::support::{have, libc_debug, llvm_symbolizer, run};
 use std::path::{Path, PathBuf};
 use symseal_artifact::{DebugFiles, FunctionStream, ObjectFile, functions, functions_at};
 use symseal_module::Svma;
@@ -105,9 +105,36 @@ fn gaps_that_align_functions_of_a_compiler_are_nobodys() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    for flags in [&["-gdwarf-5"][..], &["-gdwarf-4", "-ffunction-sections"], &["-g1"], &["-g1", "-Wl,-x"]] {
+    for flags in [&["-gdwarf-5"][..], &["-gdwarf-4", "-ffunction-sections"], &["-g1"]] {
         let path = made(folder.path(), "made.c", COMPILED, flags);
         let bytes = std::fs::read(&path).expect("a program");
         assert_eq!(nameless(&stream(&bytes).1), [], "{flags:?}");
     }
+}
+
+/// Lines behind the end of a function in assembly are padding where they are those of its last byte: what has lines of its own has an answer. A
+/// compiler may end a function with a row behind it. (The rule of docs/accuracy.md)
+#[test]
+fn gaps_between_functions_in_assembly_of_the_c_library_have_no_lines_of_their_own() {
+    let Some(path) = libc_debug().filter(|_| have("llvm-symbolizer")) else { return };
+    let bytes = std::fs::read(&path).expect("a debug file");
+    let (object, stream) = stream(&bytes);
+    let base = object.image_base().0;
+    let end = |at: usize| stream.functions[at].start.0 + stream.functions[at].size;
+    let gaps: Vec<(u64, u64)> = (1..stream.functions.len())
+        .map(|at| (end(at - 1), stream.functions[at].start.0))
+        .filter(|(end, next)| end < next)
+        .collect();
+    let places = |addresses: Vec<u64>| {
+        let all = llvm_symbolizer(&path, &addresses);
+        all.into_iter().map(|frames| frames.first().map(|one| (one.file.clone(), one.line)).unwrap_or_default())
+    };
+    let before = places(gaps.iter().map(|(end, _)| base + end - 1).collect());
+    let behind = places(gaps.iter().map(|(_, next)| base + next - 1).collect());
+    let mut compared = 0;
+    for ((gap, before), behind) in gaps.iter().zip(before).zip(behind).filter(|(_, behind)| behind.0.ends_with(".S")) {
+        assert_eq!(before, behind, "{gap:x?}");
+        compared += 1;
+    }
+    assert!(compared > 50, "{compared} of {} gaps", gaps.len());
 }

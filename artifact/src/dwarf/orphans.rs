@@ -21,9 +21,8 @@ pub(crate) fn orphans(
     text: &Text,
     work: &mut Work,
 ) -> Vec<OrphanRow> {
-    // A compiler puts all code into functions, and what its table has between them aligns the next one.
-    let has_own_code = entries.are_assembled || entries.functions.is_empty();
-    let mut rows = uncovered(pieces, lines, has_own_code);
+    // A compiler puts all code into functions; that a row of its table begins behind one, where the next one is aligned, says nothing.
+    let mut rows = uncovered(pieces, lines, entries.are_assembled);
     if rows.is_empty() {
         return rows;
     }
@@ -41,12 +40,12 @@ fn stated_code(unit: &Unit<'_>, text: &Text, work: &mut Work) -> Option<Vec<Rang
     is_said.then(|| disjoint(ranges.into_iter().map(|(start, end)| start..end).collect()))
 }
 
-fn uncovered(pieces: &[Piece], lines: &Lines, has_own_code: bool) -> Vec<OrphanRow> {
+fn uncovered(pieces: &[Piece], lines: &Lines, are_assembled: bool) -> Vec<OrphanRow> {
     let mut rows = Vec::new();
     let mut pieces = pieces.iter().peekable();
     let mut push = |sequence: &Sequence, from: u64, to: u64| {
         sequence_stretches(lines, sequence, from, to, &mut |start, end, row: &LineRow| {
-            let begins = has_own_code && start == row.svma;
+            let begins = are_assembled && start == row.svma;
             rows.push(OrphanRow { start, end, file: row.file, line: row.line, column: row.column, begins });
         });
     };
