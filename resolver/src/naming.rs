@@ -84,3 +84,30 @@ pub(crate) fn demangle_frame(frame: &mut SourceFrame) {
         Demangling::Failed => frame.demangling = Some(outcome),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use symseal_symx::{FunctionFlags, SparseFrame, SparseFunction, SymbolSource};
+
+    /// What a table that is read in parts says of code without a name, in this file.
+    fn answer_of(file: &str, line: Option<u32>) -> Symbolized {
+        let (name, symbol, source) = (String::new(), String::new(), SymbolSource::FunctionStarts);
+        let flags = FunctionFlags { approximate: true, ..FunctionFlags::default() };
+        let function = SparseFunction { start: Rva(0x10), size: 8, name, symbol, source, flags };
+        let (function_name, symbol, file) = (String::new(), String::new(), file.to_owned());
+        let frame = SparseFrame { function: function_name, symbol, file, line, column: None, inlined: false };
+        let hit = SparseHit { function, frames: vec![frame], range: Rva(0x10)..Rva(0x18) };
+        Symbolized::from_sparse(Rva(0x14), Some(hit), Proof::DigestKnown, true)
+    }
+
+    #[test]
+    fn code_without_a_name_tells_its_place_in_a_table_that_is_read_in_parts_too() {
+        let found = answer_of("a.s", Some(7));
+        let [frame] = found.frames.as_slice() else { panic!("{found:?}") };
+        assert_eq!((frame.function.as_deref(), frame.file.as_deref(), frame.line), (None, Some("a.s"), Some(7)));
+        assert_eq!((found.quality, found.reason), (Quality::ModuleOffset, Some(MissReason::NoSymbolAtAddress)));
+        assert_eq!((found.resolver, found.symbol_offset), (ResolverStep::LocalBundle, None));
+        assert!(answer_of("", None).frames.is_empty());
+    }
+}
