@@ -29,7 +29,9 @@ fn write_name(out: &mut impl Write, frame: &SourceFrame) -> io::Result<()> {
 
 /// What limits a name. Of an inlined function nobody says it: the function around it bears it.
 fn limit(answer: &Answer, frame: &SourceFrame) -> &'static str {
-    match (frame.inlined, answer.folded, answer.approximate) {
+    // Of a place without a function nobody expects a size.
+    let is_nameless = frame.function.is_none() && frame.symbol.is_none();
+    match (frame.inlined || is_nameless, answer.folded, answer.approximate) {
         (true, ..) => "",
         (false, true, _) => " (one of several functions with this code)",
         (false, false, true) => " (size unknown)",

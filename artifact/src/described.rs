@@ -82,6 +82,8 @@ pub(crate) struct OrphanRow {
     pub(crate) file: StrId,
     pub(crate) line: u32,
     pub(crate) column: u32,
+    /// Whether a row of assembly, which may be code without a function, begins here and not before.
+    pub(crate) begins: bool,
 }
 
 /// How a function is called.

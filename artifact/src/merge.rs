@@ -6,10 +6,11 @@ use crate::described::{Described, FunctionNames, InlinedNames, Loser, Naming, Or
 use crate::folded::{base, has_two_functions, is_mangled, spells};
 use crate::go;
 use crate::paint::{Interval, Segment, paint};
-use crate::symbols::{MOST_ALIASES, SymbolGroup};
+use crate::symbols::{MOST_ALIASES, SymbolGroup, default_of_weak};
 use crate::work::Work;
 use hashbrown::{HashMap, HashSet};
 use std::cmp::Reverse;
+use std::ops::Range;
 use symseal_module::{Rva, Svma};
 use symseal_symx::{FunctionFlags, FunctionRecord, InlineSite, NO_INLINE, Row, StrId, SymbolSource};
 
@@ -118,7 +119,13 @@ impl<'m, 's> Merge<'m, 's> {
         }
         self.size_less(segments.last().map_or(0, |last| last.end), u64::MAX, &mut records);
         self.fold(&mut records);
-        records.into_iter().map(|named| named.record).collect()
+        let mut records: Vec<FunctionRecord> = records.into_iter().map(|named| named.record).collect();
+        let nameless = self.nameless(&records);
+        if !nameless.is_empty() {
+            records.extend(nameless);
+            records.sort_by_key(|record| record.start);
+        }
+        records
     }
 
     /// Who holds which range, size-less symbols left out.
@@ -171,7 +178,8 @@ impl<'m, 's> Merge<'m, 's> {
         };
         let mut names = self.names.function(function, self.work);
         let others = self.other_names(function);
-        let Symbols { symbol, aliases, folded } = self.symbols_of(segment.start, &names, &others);
+        let symbols = self.symbols_of(segment.start, &names, &others);
+        let Symbols { symbol, aliases, folded } = self.without_default(symbols, names.symbol);
         // Of names of one function that one which the symbols choose.
         if let Some(other) = others.into_iter().find(|other| other.symbol == symbol && symbol != names.symbol) {
             names = other;
@@ -241,6 +249,23 @@ impl<'m, 's> Merge<'m, 's> {
         let own = own.or_else(|| linkage.or((is_c && names.symbol != StrId::EMPTY).then_some(names.symbol)));
         let symbol = own.unwrap_or(symbol);
         Symbols { symbol, aliases: all.into_iter().filter(|name| *name != symbol).collect(), folded: true }
+    }
+
+    /// The same, where the symbols have but defaults of weak ones, one of them of a function that debug information calls `own`: it is called by that name.
+    fn without_default(&mut self, symbols: Symbols, own: StrId) -> Symbols {
+        let Symbols { symbol, mut aliases, folded } = symbols;
+        let text = |name: StrId| self.work.strings.get(name);
+        if default_of_weak(text(symbol).as_bytes()).is_none() {
+            return Symbols { symbol, aliases, folded };
+        }
+        // On x86 symbols begin with one underscore more.
+        let is_own = |name: &&[u8]| [Some(*name), name.strip_prefix(b"_")].contains(&Some(text(own).as_bytes()));
+        let mut all = std::iter::once(symbol).chain(aliases.iter().copied());
+        let name = all.find_map(|one| default_of_weak(text(one).as_bytes()).filter(is_own));
+        let Some(name) = name.map(<[u8]>::to_vec) else { return Symbols { symbol, aliases, folded } };
+        aliases.insert(0, symbol);
+        aliases.truncate(MOST_ALIASES);
+        Symbols { symbol: self.work.text(&name), aliases, folded }
     }
 
     /// Whether one of the symbols at an address is of another function than the one that debug information has there, which
@@ -326,7 +351,8 @@ impl<'m, 's> Merge<'m, 's> {
             self.orphans.iter().map(|row| Interval { start: row.start, end: row.end, priority: () }).collect();
         let ordered = paint(&intervals).into_iter().filter_map(|segment| {
             let row = self.orphans.get(segment.index)?;
-            Some(OrphanRow { start: segment.start, end: segment.end, ..*row })
+            let begins = row.begins && segment.start == row.start;
+            Some(OrphanRow { start: segment.start, end: segment.end, begins, ..*row })
         });
         self.orphans = ordered.collect();
     }
@@ -353,6 +379,47 @@ impl<'m, 's> Merge<'m, 's> {
             push(position, StrId::EMPTY, 0, 0);
         }
         rows
+    }
+
+    /// Code of a line table that no record holds: of assembly that has no symbol, mostly. A row that begins in a record aligns what comes behind it, and is
+    /// not among these.
+    fn nameless(&mut self, records: &[FunctionRecord]) -> Vec<FunctionRecord> {
+        let base = self.image_base;
+        let range = |record: &FunctionRecord| {
+            let start = base.0.saturating_add(record.start.0);
+            start..start.saturating_add(record.size)
+        };
+        let mut held = records.iter().map(range).peekable();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for row in self.orphans.iter().filter(|row| row.begins && row.line != 0 && !row.file.is_empty()) {
+            while held.next_if(|held| held.end <= row.start).is_some() {}
+            let end = held.peek().map_or(row.end, |held| row.end.min(held.start));
+            let Some((start, end)) = self.text.clip(row.start, end) else { continue };
+            match runs.last_mut().filter(|run| run.end == start) {
+                Some(run) => run.end = end,
+                None => runs.push(start..end),
+            }
+        }
+        if self.work.budget.charge(runs.len() as u64).is_err() {
+            return Vec::new();
+        }
+        let nameless = |run: Range<u64>| {
+            let start = Svma(run.start).to_rva(base)?;
+            Some(FunctionRecord {
+                start,
+                size: run.end - run.start,
+                name: StrId::EMPTY,
+                symbol: StrId::EMPTY,
+                aliases: Vec::new(),
+                source: SymbolSource::FunctionStarts,
+                flags: FunctionFlags { approximate: true, ..FunctionFlags::default() },
+                file: StrId::EMPTY,
+                line: 0,
+                rows: self.orphan_rows(run.start, run.end),
+                inlines: Vec::new(),
+            })
+        };
+        runs.into_iter().filter_map(nameless).collect()
     }
 
     /// Flags records whose code other functions claim too, and names those as aliases where they start alike.

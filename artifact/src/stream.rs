@@ -138,7 +138,8 @@ pub fn is_damaged_unit(reason: &str) -> bool {
 /// 2. Where no subprogram is, the symbol tables name: a symbol covers its size, a later start wins over an earlier one.
 ///    A symbol of size 0 reaches to whatever comes next, a function start of the file's own list included, and is flagged
 ///    `approximate`; of dynamic tables and exports alone it covers its own address only, unless there is such a list.
-///    A function start without a symbol gives a record without a name, `approximate` too.
+///    A function start without a symbol gives a record without a name, `approximate` too. So does code of assembly that has lines
+///    and no symbol: a record of its lines.
 /// 3. `symbol` is the first of the symbols at the record's start, in this order: function before indirect function
 ///    before untyped; with a size before without; global before weak before local; DWARF's linkage name before others;
 ///    no leading underscore before one before two; shorter before longer; then by bytes. The others are `aliases`.

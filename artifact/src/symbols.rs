@@ -104,8 +104,15 @@ fn rank<'d>(symbol: &Symbol<'d>) -> Rank<'d> {
     (standing(symbol), underscores, name.len(), name, symbol.table)
 }
 
-/// Last comes what a linker of PE files falls back to where nobody defines a weak symbol, `.weak.NAME.default.FILE`, which is seldom the name that anybody
-/// calls. What a file exports may be called otherwise there than by its linker, which a table of all symbols, or the program database, knows
+/// What a linker of PE files falls back to where nobody else defines a weak symbol is called `.weak.NAME.default.OTHER`; this is the name.
+pub(crate) fn default_of_weak(symbol: &[u8]) -> Option<&[u8]> {
+    const BEHIND: &[u8] = b".default.";
+    let rest = symbol.strip_prefix(b".weak.")?;
+    let end = rest.windows(BEHIND.len()).position(|window| window == BEHIND)?;
+    rest.get(..end).filter(|name| !name.is_empty())
+}
+
+/// Last comes what a linker of PE files falls back to where nobody defines a weak symbol, which is seldom the name that anybody calls. What a file exports may be called otherwise there than by its linker, which a table of all symbols, or the program database, knows
 /// better.
 fn standing(symbol: &Symbol<'_>) -> Standing {
     let (is_default_of_weak, is_export) = (symbol.name.starts_with(b".weak."), symbol.table == SymbolTable::Exports);

@@ -330,9 +330,8 @@ impl SymbolBundleBuilder {
         report.inputs.skip("of another build than what has its id: see the mismatches", left.len() as u64);
         for (file, reason) in &pairing.loose {
             report.inputs.skip(reason, 1);
-            if matches!(file.content, inputs::Content::DsymMember) {
-                report.inputs.skipped_places.add(reason, file.place.clone());
-            } else {
+            report.inputs.skipped_places.add(reason, file.place.clone());
+            if !matches!(file.content, inputs::Content::DsymMember) {
                 report.debug_files_without_binaries.push(Unpaired {
                     debug_id: None,
                     name: file.name.clone(),

@@ -341,11 +341,15 @@ impl ResolvedFrame {
             let offset = self.module.as_ref().map(|module| module.rva.0);
             return vec![StackFrame { address: self.ip, symbol: None, module, offset, source_location: None }];
         }
+        let offset_of = |frame: &SourceFrame| match (&frame.function, &frame.symbol) {
+            (None, None) => self.module.as_ref().map(|module| module.rva.0),
+            _ => self.symbol_offset,
+        };
         let flat = |frame: &SourceFrame| StackFrame {
             address: self.ip,
             symbol: frame.function.as_deref().or(frame.symbol.as_deref()).map(str::to_owned),
             module: module.clone(),
-            offset: self.symbol_offset.filter(|_| !frame.inlined),
+            offset: offset_of(frame).filter(|_| !frame.inlined),
             source_location: frame.file.as_ref().map(|file| SourceLocation {
                 file: file.to_string(),
                 line: frame.line,

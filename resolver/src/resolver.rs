@@ -15,7 +15,7 @@ use crate::code::NO_ID_ADVICE;
 use crate::flights::Flights;
 use crate::local::last_binary::OwnFile;
 use crate::local::{self, Local};
-use crate::naming::{demangle_frame, offset_in, quality_of};
+use crate::naming::{demangle_frame, offset_in, quality_of, why_nameless};
 use crate::remote::{Asked, AskedModule, Remote};
 use crate::table::{LoadedTable, Named, TableBytes};
 use crate::trail::{hit, miss, most_telling, raw_frame, skip};
@@ -477,6 +477,7 @@ impl Resolver {
         if self.options.demangle {
             named.frames.iter_mut().for_each(demangle_frame);
         }
+        let (start, reason) = (Some(named.start), why_nameless(&named.frames));
         Answer {
             resolver: step,
             quality: quality_of(&named.frames),
@@ -485,9 +486,9 @@ impl Resolver {
             folded: named.folded,
             aliases: named.aliases,
             frames: named.frames,
-            start: Some(named.start),
+            start: start.filter(|_| reason.is_none()),
             tried,
-            reason: None,
+            reason,
             digests,
         }
     }

@@ -10,6 +10,7 @@ use symseal_bundle::Digest;
 use symseal_module::{DebugId, MissReason, Rva, Svma};
 use symseal_symx::{Frame, Function, Name, SparseFrame, SymbolSource, Table};
 
+use crate::naming::tells;
 use crate::slots::{Slots, mixed};
 use crate::{SourceFrame, Text};
 
@@ -117,12 +118,12 @@ impl LoadedTable {
         }
     }
 
-    /// The functions at `address`, the innermost first; `None` where no function's range holds it.
+    /// The functions at `address`, the innermost first; `None` where no function's range holds it. Where nothing names code that has lines, the frame tells
+    /// its place alone.
     pub(crate) fn lookup(&self, address: Rva) -> Option<Named> {
         let hit = self.opened.borrow_dependent().lookup(address)?;
         let frames: Vec<SourceFrame> = hit.frames().map(|frame| self.source_frame(&frame)).collect();
-        // A function without any name names nothing.
-        if frames.iter().all(|frame| frame.function.is_none()) {
+        if !tells(&frames) {
             return None;
         }
         let function = hit.function();
@@ -212,12 +213,15 @@ fn some_text(text: &str) -> Option<Text> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use symseal_symx::{FunctionFlags, FunctionRecord, Strings, TableInput};
+    use crate::naming::{quality_of, why_nameless};
+    use symseal_module::Quality;
+    use symseal_symx::{FunctionFlags, FunctionRecord, NO_INLINE, Row, Strings, TableInput};
 
-    /// A table of one function that is known by this name and source.
-    fn table_of(name: &str, source: SymbolSource) -> LoadedTable {
+    /// A table of one function that is known by this name and source, all of it in line 7 of a file where that has a path.
+    fn table_of(name: &str, source: SymbolSource, file: &str) -> LoadedTable {
         let mut strings = Strings::new();
-        let name = strings.intern(name);
+        let (name, file) = (strings.intern(name), strings.intern(file));
+        let row = Row { start: Rva(0x1000), file, line: 7, column: 0, inline: NO_INLINE };
         let function = FunctionRecord {
             start: Rva(0x1000),
             size: 0x20,
@@ -228,7 +232,7 @@ mod tests {
             flags: FunctionFlags { approximate: true, ..FunctionFlags::default() },
             file: symseal_symx::StrId::EMPTY,
             line: 0,
-            rows: Vec::new(),
+            rows: Some(row).filter(|row| !row.file.is_empty()).into_iter().collect(),
             inlines: Vec::new(),
         };
         let debug_id = "abcdef".parse().unwrap();
@@ -246,8 +250,18 @@ mod tests {
 
     #[test]
     fn a_function_start_without_a_name_answers_nothing() {
-        assert_eq!(table_of("", SymbolSource::FunctionStarts).lookup(Rva(0x1004)), None);
-        let named = table_of("f", SymbolSource::Exports).lookup(Rva(0x1004)).unwrap();
+        assert_eq!(table_of("", SymbolSource::FunctionStarts, "").lookup(Rva(0x1004)), None);
+        let named = table_of("f", SymbolSource::Exports, "").lookup(Rva(0x1004)).unwrap();
         assert_eq!((named.frames.len(), named.approximate), (1, true));
+    }
+
+    #[test]
+    fn code_without_a_name_has_its_place_and_no_better_quality() {
+        let named = table_of("", SymbolSource::FunctionStarts, "a.s").lookup(Rva(0x1004)).unwrap();
+        let [only] = named.frames.as_slice() else { panic!("{named:?}") };
+        assert_eq!((only.function.as_deref(), only.file.as_deref(), only.line), (None, Some("a.s"), Some(7)));
+        assert!(named.approximate, "so that it never counts as coverage");
+        assert_eq!(quality_of(&named.frames), Quality::ModuleOffset);
+        assert_eq!(why_nameless(&named.frames), Some(MissReason::NoSymbolAtAddress));
     }
 }

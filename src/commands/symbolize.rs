@@ -46,7 +46,7 @@ const IMAGE_BASES: usize = 65_536;
 Addresses are stated addresses (svma), as llvm-symbolizer takes them; with --pid they are those of the process (avma), of any
 of its modules, of code that it made itself, or of the kernel. Standard input may have any number of lines; each portion that has come is answered
 at once, so that another program can write a line and wait for its answer; a line that is no address is told in its place. Exit status 1: no address has a
-name; 2: the call or a line is wrong.")]
+name or a line; 2: the call or a line is wrong.")]
 pub struct Args {
     /// The bundle: sha256:… in the local store, a directory, or a registry reference.
     #[arg(long)]

@@ -3,6 +3,7 @@
 use super::lines::{LineRow, Lines, Sequence};
 use super::rows::sequence_stretches;
 use super::unit::Unit;
+use super::walk::UnitEntries;
 use crate::code_ranges::{Text, disjoint, touches};
 use crate::described::{OrphanRow, Piece};
 use crate::work::Work;
@@ -14,12 +15,14 @@ use std::ops::Range;
 /// takes the function itself and its range out of the unit. Such lines tell of another function than the one that is there.
 pub(crate) fn orphans(
     unit: &Unit<'_>,
+    entries: &UnitEntries,
     pieces: &[Piece],
     lines: &Lines,
     text: &Text,
     work: &mut Work,
 ) -> Vec<OrphanRow> {
-    let mut rows = uncovered(pieces, lines);
+    // A compiler puts all code into functions; that a row of its table begins behind one, where the next one is aligned, says nothing.
+    let mut rows = uncovered(pieces, lines, entries.are_assembled);
     if rows.is_empty() {
         return rows;
     }
@@ -37,12 +40,13 @@ fn stated_code(unit: &Unit<'_>, text: &Text, work: &mut Work) -> Option<Vec<Rang
     is_said.then(|| disjoint(ranges.into_iter().map(|(start, end)| start..end).collect()))
 }
 
-fn uncovered(pieces: &[Piece], lines: &Lines) -> Vec<OrphanRow> {
+fn uncovered(pieces: &[Piece], lines: &Lines, are_assembled: bool) -> Vec<OrphanRow> {
     let mut rows = Vec::new();
     let mut pieces = pieces.iter().peekable();
     let mut push = |sequence: &Sequence, from: u64, to: u64| {
         sequence_stretches(lines, sequence, from, to, &mut |start, end, row: &LineRow| {
-            rows.push(OrphanRow { start, end, file: row.file, line: row.line, column: row.column });
+            let begins = are_assembled && start == row.svma;
+            rows.push(OrphanRow { start, end, file: row.file, line: row.line, column: row.column, begins });
         });
     };
     for sequence in &lines.sequences {
@@ -75,6 +79,7 @@ fn within(rows: &[OrphanRow], code: &[Range<u64>]) -> Vec<OrphanRow> {
         kept.extend(here.map(|range| OrphanRow {
             start: row.start.max(range.start),
             end: row.end.min(range.end),
+            begins: row.begins && range.start <= row.start,
             ..*row
         }));
     }

@@ -247,7 +247,7 @@ impl Reader<'_, '_> {
         let first_piece = read.pieces.len();
         rows.finish(number, entries, lines, self.code.image_base, &mut work.budget, read);
         let pieces = read.pieces.get(first_piece..).unwrap_or_default();
-        read.orphans.append(&mut orphans(of_lines, pieces, lines, self.code.text, work));
+        read.orphans.append(&mut orphans(of_lines, entries, pieces, lines, self.code.text, work));
         read.without_code.extend_from_slice(&entries.without_code);
         read.files.insert(number, files);
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::addresses::Addresses;
 use crate::code_ranges::Text;
-use crate::symbols::{Symbol, SymbolTable};
+use crate::symbols::{Symbol, SymbolTable, default_of_weak};
 use crate::work::Work;
 use pdb2::{FallibleIterator, SymbolData};
 use symseal_module::Svma;
@@ -101,11 +101,11 @@ pub(crate) fn symbols<'s>(
 ///
 /// Identical functions share an address, so that most of its symbols are other functions'. Names in C are decorated with
 /// an underscore and the size of the arguments at most; in C++ `a::b::c` becomes `?c@b@a@@` and its type. Names of
-/// templates are not told apart, where the first of the symbols is as good.
+/// templates are not told apart, where the first of the symbols is as good. What stands in for a weak symbol counts as that one.
 pub(crate) fn linkage_name<'s>(publics: &[Public<'s>], original: u32, name: &[u8]) -> Option<&'s [u8]> {
     let first = publics.partition_point(|public| public.original < original);
     let here = publics.get(first..).unwrap_or_default().iter().take_while(|public| public.original == original);
-    let mut here = here.map(|public| public.name).take(MOST_AT_ADDRESS);
+    let mut here = here.map(|public| default_of_weak(public.name).unwrap_or(public.name)).take(MOST_AT_ADDRESS);
     let mangled: Vec<u8> = mangled_start(name);
     here.find(|public| is_c_name(public, name) || public.starts_with(&mangled))
 }
@@ -202,6 +202,8 @@ mod tests {
         check(&["#name"], "name", Some("#name"));
         check(&["name"], "name", Some("name"));
         check(&["_name2", "xname"], "name", None);
+        check(&[".weak.other.default.x", ".weak._name.default.x"], "name", Some("_name"));
+        check(&[".weak.?f@b@@QEAAHXZ.default.x"], "b::f", Some("?f@b@@QEAAHXZ"));
         check(&["??1b@@QEAA@XZ", "??0b@@QEAA@XZ"], "b::b", Some("??0b@@QEAA@XZ"));
         check(&["??0b@@QEAA@XZ", "??1b@@QEAA@XZ"], "b::~b", Some("??1b@@QEAA@XZ"));
         check(&["??_Ea@@X", "??_Ga@@X"], "a::`scalar deleting destructor'", Some("??_Ga@@X"));

@@ -248,13 +248,14 @@ impl ModuleRows<'_> {
         let none = |end: u32| Stretch { end, position: Position::default() };
         for block in lines.blocks_in(start, end) {
             let (from, to) = (block.start.max(reached), block.end.min(end));
-            if from >= to {
+            let rows = lines.rows(block);
+            // A procedure whose code is all inlined, at a line that the compiler made up, may have a block without rows.
+            if from >= to || rows.is_empty() {
                 continue;
             }
             if reached < from {
                 stretches.push(none(from));
             }
-            let rows = lines.rows(block);
             work.budget.charge(rows.len() as u64 + 1)?;
             // Of rows with one start the last holds.
             let first = rows.partition_point(|row| row.start <= from).saturating_sub(1);
@@ -316,7 +317,8 @@ impl ModuleRows<'_> {
                 for part in self.addresses.mapped(from..stretch.end) {
                     let start = self.image_base.0.saturating_add(u64::from(part.image));
                     let end = start.saturating_add(u64::from(part.end - part.start));
-                    laid.orphans.push(OrphanRow { start, end, file, line, column });
+                    // Public symbols reach up to each other: in a PDB nothing lacks a name but for a gap that aligns.
+                    laid.orphans.push(OrphanRow { start, end, file, line, column, begins: false });
                 }
             }
             from = stretch.end;

@@ -26,6 +26,10 @@ fn split_dwarf_in_objects_of_the_linker_is_paired_by_unit() {
     assert!(one.missing.is_empty() && one.functions["dwarf"] > 0, "{one:?}");
     let [loose] = found.debug_files_without_binaries.as_slice() else { panic!("{found:?}") };
     assert!(loose.place.ends_with("other.o"));
+    // It is told where it is counted as skipped, too.
+    let places: Vec<&str> =
+        found.inputs.skipped.keys().flat_map(|reason| found.inputs.skipped_places.of(reason)).collect();
+    assert_eq!(places, [text(&at("other.o"))]);
     // What a linker made of several for another linker has their units, and nobody's strings.
     if let Some(ld) = tool("ld") {
         let folder = at("folder");

@@ -25,7 +25,7 @@ pub enum SymbolSource {
     Pclntab = 6,
     /// Exports of a PE or Mach-O file.
     Exports = 7,
-    /// Function starts that have no names.
+    /// Function starts, and code with lines, that have no names.
     FunctionStarts = 8,
     /// A symbol file of Breakpad, which says nothing of where its names come from.
     Breakpad = 9,
