@@ -137,9 +137,10 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         pdr::rules(input, &mut compiler);
     }
     go::rules(input, go_table.as_ref(), &mut compiler);
-    exidx::rules(input, &mut compiler);
     if matches!(input.arch, Arch::Riscv64 | Arch::Arm) {
-        functions::rules(input, &mut compiler);
+        let starts = functions::starts(input, &mut compiler);
+        exidx::rules(input, &starts, &mut compiler);
+        functions::rules(input, &starts, &mut compiler);
     }
     exidx::count_gaps(input, &mut compiler);
     if input.has_sframe && compiler.report.fdes + compiler.report.unwind_entries == 0 {

@@ -10,7 +10,7 @@ mod frame;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::functions::{self, Set, Step};
+use super::functions::{self, Followed, Set, Starts, Step};
 use super::layout::Layout;
 use super::pieces::Origin;
 use super::{Compiler, Input};
@@ -29,6 +29,8 @@ struct Entry {
     /// In the section.
     offset: u64,
     start: u64,
+    /// The instructions there, where the entry says it: assemblers need not.
+    set: Option<Set>,
     description: u32,
     /// Where the description is itself.
     place: u64,
@@ -47,7 +49,9 @@ fn entries((address, section): (u64, &[u8])) -> Vec<Entry> {
         let word = |at: usize| words.get(at).map_or(0, |word| u32::from_le_bytes(*word));
         let offset = (at * ENTRY_BYTES) as u64;
         let place = address.wrapping_add(offset);
-        Entry { offset, start: relative(place, word(0)) & !1, description: word(1), place: place.wrapping_add(4) }
+        let start = relative(place, word(0));
+        let set = (start & 1 == 1).then_some(Set::Thumb);
+        Entry { offset, start: start & !1, set, description: word(1), place: place.wrapping_add(4) }
     };
     let mut entries: Vec<Entry> = entries.iter().enumerate().map(read).collect();
     entries.sort_by_key(|entry| (entry.start, entry.offset));
@@ -55,12 +59,15 @@ fn entries((address, section): (u64, &[u8])) -> Vec<Entry> {
     entries
 }
 
+/// Where entries begin, and in which instruction set if they say it.
+pub(super) fn starts(input: &Input<'_>) -> impl Iterator<Item = (u64, Option<Set>)> + use<> {
+    let section = input.exidx.filter(|_| input.arch == Arch::Arm);
+    section.map(entries).unwrap_or_default().into_iter().map(|entry| (entry.start, entry.set))
+}
+
 /// Adds the rules of the functions that the index table describes and nothing else has spoken for.
-pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+pub(super) fn rules(input: &Input<'_>, starts: &Starts, compiler: &mut Compiler<'_>) {
     let Some(section) = input.exidx.filter(|_| input.arch == Arch::Arm) else { return };
-    let mut symbols: Vec<(u64, Set)> = input.functions.iter().map(|value| Set::of_symbol(input.arch, *value)).collect();
-    symbols.sort_by_key(|(start, _)| *start);
-    symbols.dedup_by_key(|(start, _)| *start);
     let entries = entries(section);
     let ends = entries.iter().skip(1).map(|entry| entry.start).chain([u64::MAX]);
     for (entry, end) in entries.iter().zip(ends) {
@@ -78,18 +85,16 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         let origin = Origin::new(SourceKind::Exidx, entry.offset);
         match described(input, entry) {
             Ok(body) => {
-                // Linkers join the descriptions of neighbours that say the same.
-                let inner = symbols.partition_point(|(start, _)| *start <= first.start);
-                let inner_end = symbols.partition_point(|(start, _)| *start < last.end);
-                let inner = symbols.get(inner..inner_end).unwrap_or_default();
-                let ends = inner.iter().map(|(start, _)| *start).chain([last.end]);
-                for (start, end) in core::iter::once(first.start).chain(inner.iter().map(|(start, _)| *start)).zip(ends)
-                {
-                    let set = symbols.binary_search_by_key(&start, |(start, _)| *start).ok();
-                    let set = set.and_then(|at| symbols.get(at)).map(|(_, set)| *set);
-                    let rules = function(input, start..end, set, &body, compiler);
-                    let parts = clipped(&claimed, &(start..end));
-                    compiler.add(&parts, &rules, origin);
+                // Linkers join the descriptions of neighbours that say the same, if these are in the entries themselves.
+                let may_be_joined = entry.description >> 31 != 0;
+                let mut parts: Vec<(u64, Option<Set>)> = starts.within(first.start..last.end).collect();
+                if parts.first().is_none_or(|(start, _)| *start != first.start) {
+                    parts.insert(0, (first.start, None));
+                }
+                let ends = parts.iter().skip(1).map(|(start, _)| *start).chain([last.end]);
+                for ((start, set), end) in parts.iter().zip(ends) {
+                    let (rules, end) = function(input, *start..end, *set, &body, may_be_joined, compiler);
+                    compiler.add(&clipped(&claimed, &(*start..end)), &rules, origin);
                 }
             }
             Err(reason) => compiler.unsupported(&claimed, origin, RuleSource::Exidx, reason),
@@ -167,23 +172,24 @@ fn word_at(input: &Input<'_>, address: u64) -> Option<u32> {
     })
 }
 
-/// The rules of one function, of whose instruction set nothing or this is known.
+/// The rules of one function, of whose instruction set nothing or this is known, and where they end.
 fn function(
     input: &Input<'_>,
     range: Range<u64>,
     set: Option<Set>,
     body: &Layout,
+    may_be_joined: bool,
     compiler: &mut Compiler<'_>,
-) -> Vec<(u64, (Rule, Slots))> {
+) -> (Vec<(u64, (Rule, Slots))>, u64) {
     let machine = input.arch.machine();
     let Some(said) = body.rule(machine, RuleSource::Exidx) else {
         let rule = Rule::bare(crate::rule::Kind::Unsupported, RuleSource::Exidx);
-        return Vec::from([(range.start, (rule, Slots::SAME))]);
+        return (Vec::from([(range.start, (rule, Slots::SAME))]), range.end);
     };
     let mut rules = Vec::from([(range.start, said)]);
     // Nothing is made, so nothing needs to be followed.
     if *body == Layout::entry(machine) {
-        return rules;
+        return (rules, range.end);
     }
     let sets = set.map_or([Some(Set::Thumb), Some(Set::Arm)], |set| [Some(set), None]);
     let followed = sets.into_iter().flatten().find_map(|set| {
@@ -192,9 +198,11 @@ fn function(
     });
     let Some(followed) = followed else {
         const OTHER: &str = "exception index: the instructions do not make the frame that it says";
-        compiler.report.count_unfollowed(Some(range), OTHER);
-        return rules;
+        compiler.report.count_unfollowed(Some(range.clone()), OTHER);
+        return (rules, range.end);
     };
+    // What stands behind all that was reached may be a neighbour that nothing has led to, which has a beginning of its own.
+    let end = if may_be_joined { range.end.min(end_of(&followed)) } else { range.end };
     let mut next = range.start;
     for (address, bytes, step) in followed.steps() {
         if address > next {
@@ -208,10 +216,15 @@ fn function(
         push(&mut rules, address, rule);
         next = address.saturating_add(bytes);
     }
-    if next < range.end {
+    if next < end {
         push(&mut rules, next, said);
     }
-    rules
+    (rules, end)
+}
+
+/// Behind the last instruction that was reached.
+fn end_of(followed: &Followed) -> u64 {
+    followed.reached().map(|(address, bytes)| address.saturating_add(bytes)).last().unwrap_or(0)
 }
 
 fn push(rules: &mut Vec<(u64, (Rule, Slots))>, address: u64, rule: (Rule, Slots)) {

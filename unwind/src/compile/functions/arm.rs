@@ -12,8 +12,9 @@ const PC: u8 = 15;
 pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
     let word = u32::from_le_bytes(*code.first_chunk::<4>()?);
     if word >> 28 == 15 {
-        // blx; the others do nothing to general registers.
-        let flow = if word >> 25 & 7 == 5 { Flow::Call(None) } else { Flow::Next };
+        // blx, to half words; the others do nothing to general registers.
+        let distance = i64::from((word << 8) as i32 >> 6) + i64::from(word >> 24 & 1) * 2 + 8;
+        let flow = if word >> 25 & 7 == 5 { Flow::Exchange(distance) } else { Flow::Next };
         return Some(Instruction::of(4, flow));
     }
     let is_conditional = word >> 28 != 14;
@@ -177,6 +178,7 @@ mod tests {
         check(0xe12f_ff1e, &[], Flow::Return); // bx lr
         check(0xe12f_ff33, &[], Flow::Call(None)); // blx r3
         check(0xeb00_0000, &[], Flow::Call(Some(8))); // bl .+8
+        check(0xfb00_0000, &[], Flow::Exchange(10)); // blx .+10
         check(0x0a00_0000, &[], Flow::Branch { distance: 8, is_conditional: true }); // beq .+8
         check(0xea00_0000, &[], Flow::Branch { distance: 8, is_conditional: false }); // b .+8
         check(0xed2d_8b04, &[sp(-16)], Flow::Next); // vpush {d8-d9}

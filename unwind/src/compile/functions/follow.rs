@@ -4,10 +4,10 @@
 //! because some calls never return, and what stands behind them may belong to another path, or to the next function.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::super::layout::Layout;
+use super::pages::{Known, States};
 use super::state::{Asked, Effect, State};
 use crate::arch::{Arch, Machine};
 use crate::rule::{Rule, Slots};
@@ -18,6 +18,8 @@ pub(in super::super) enum Flow {
     Next,
     /// Behind a call, if it returns; with the distance to what is called from the instruction's own address, where that is told.
     Call(Option<i64>),
+    /// The same to code of the other instruction set. (ARM, `blx`)
+    Exchange(i64),
     /// To a distance from the instruction's own address, or also to the next.
     Branch {
         distance: i64,
@@ -55,6 +57,21 @@ impl Instruction {
     pub(super) const fn doing(bytes: usize, effect: Effect) -> Self {
         Self { effects: [Some(effect), None], ..Self::of(bytes, Flow::Next) }
     }
+
+    /// Whether it lowers the stack pointer by a constant.
+    pub(super) fn lowers(&self, sp: u8) -> bool {
+        matches!(self.effects, [Some(Effect::Add { to, from, value: ..0 }), _] if to == sp && from == sp)
+    }
+
+    /// Whether it pushes `register`.
+    pub(super) fn pushes(&self, sp: u8, register: u8) -> bool {
+        let stores = match self.effects {
+            [_, Some(Effect::StoreList { list, .. })] => list >> register & 1 != 0,
+            [_, Some(Effect::Store { register: stored, .. })] => stored == register,
+            _ => false,
+        };
+        stores && self.lowers(sp)
+    }
 }
 
 /// The instruction that `code` begins with; `None` where it is cut.
@@ -69,23 +86,44 @@ pub(in super::super) enum Step {
     Rule(Rule, Slots),
 }
 
-/// The state before an instruction and its length in bytes, if some path leads to it.
-type Known = Option<(State, u8)>;
-
 /// A function that was followed.
 pub(in super::super) struct Followed {
     start: u64,
-    states: Vec<Known>,
+    states: States,
     unit: usize,
     machine: &'static Machine,
-    /// Where it calls to.
-    pub(super) callees: BTreeSet<u64>,
+    /// Where it calls to, and whether the other instruction set is there.
+    pub(super) callees: BTreeSet<(u64, bool)>,
+    /// Where it jumps to outside of itself with everything as a caller has it.
+    pub(super) tails: BTreeSet<u64>,
+    /// What speaks for a function that begins here, and what against.
+    pub(super) signs: Signs,
     /// How often two paths led to one instruction with frames that contradict each other.
     pub(in super::super) conflicts: usize,
     /// Instructions and entries of tables that were looked at, those that were met again included.
     pub(super) turns: u64,
     /// They were too many, and not all paths were followed: what was found is not what holds.
     pub(in super::super) is_exhausted: bool,
+}
+
+/// What following code from a place on shows of whether a function begins there. What stands behind a call may belong to another function, and shows
+/// nothing against it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct Signs {
+    /// It saves the return address before it calls anything: inside a function that was done already.
+    pub(super) saves_link: bool,
+    /// It returns to who called, with all that a function keeps.
+    pub(super) returns: bool,
+    /// It takes down more than it made, or returns by what is no return address.
+    pub(super) is_contradicted: bool,
+}
+
+impl Signs {
+    /// Whether a function begins there, if nobody says so: else a word that only looks like an address would be one. Where the frame comes out even at
+    /// a return, it does so at every instruction, wherever it was entered.
+    pub(super) fn are_proof(self) -> bool {
+        (self.saves_link || self.returns) && !self.is_contradicted
+    }
 }
 
 struct Follower<'c> {
@@ -96,11 +134,14 @@ struct Follower<'c> {
     /// Instructions begin at multiples of this.
     unit: usize,
     /// The state before each place where an instruction may begin, and how long the instruction is.
-    states: Vec<Known>,
+    states: States,
     queue: Vec<usize>,
     behind_calls: BTreeSet<(usize, usize)>,
     call_states: Vec<State>,
-    callees: BTreeSet<u64>,
+    callees: BTreeSet<(u64, bool)>,
+    tails: BTreeSet<u64>,
+    signs: Signs,
+    is_behind_calls: bool,
     /// The states that jumps to somewhere in the function leave, by where the jump is.
     switches: BTreeMap<usize, State>,
     /// The state that a jump without a frame leaves: a switch, or a tail call.
@@ -126,22 +167,25 @@ impl Followed {
             machine,
             decode,
             unit,
-            states: vec![None; code.len().div_ceil(unit)],
+            states: States::default(),
             queue: Vec::new(),
             behind_calls: BTreeSet::new(),
             call_states: Vec::new(),
             callees: BTreeSet::new(),
+            tails: BTreeSet::new(),
+            signs: Signs::default(),
+            is_behind_calls: false,
             switches: BTreeMap::new(),
             tail: None,
             undo: None,
             is_foreign: false,
             conflicts: 0,
-            turns: code.len() as u64 / 8,
+            turns: 0,
         };
         follower.lead(0, State::ENTRY);
         follower.run();
         // In a function with a frame, a jump without one is a tail call.
-        let has_frame = follower.states.iter().flatten().any(|(state, _)| state.depth() != Some(0));
+        let has_frame = follower.states.iter().any(|(_, (state, _))| state.depth() != Some(0));
         if let Some(state) = follower.tail.filter(|_| !has_frame) {
             follower.switches.insert(0, state);
         }
@@ -149,26 +193,32 @@ impl Followed {
             follower.cases();
         }
         let is_exhausted = follower.is_exhausted();
-        let Follower { states, callees, conflicts, turns, .. } = follower;
-        Self { start, states, unit, machine, callees, conflicts, turns, is_exhausted }
+        let Follower { states, callees, tails, signs, conflicts, turns, .. } = follower;
+        Self { start, states, unit, machine, callees, tails, signs, conflicts, turns, is_exhausted }
     }
 
     /// Whether the frame is somewhere what is said of the body.
     pub(in super::super) fn makes(&self, body: &Layout) -> bool {
-        self.states.iter().flatten().any(|(state, _)| state.is_as_in(body, self.machine))
+        self.states.iter().any(|(_, (state, _))| state.is_as_in(body, self.machine))
     }
 
     /// Whether the CFA before the instruction at `address` is where `layout` counts it; `None` where that is not known.
     pub(in super::super) fn has_cfa_of(&self, address: u64, layout: &Layout) -> Option<bool> {
         let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
-        let (state, _) = self.states.get(at / self.unit)?.as_ref()?;
+        let (state, _) = self.states.get(at / self.unit)?;
         state.has_cfa_of(layout, self.machine)
+    }
+
+    /// Address and length of each instruction that was reached, by rising address.
+    pub(in super::super) fn reached(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.states
+            .iter()
+            .filter_map(|(at, (_, bytes))| Some((self.start.checked_add((at * self.unit) as u64)?, u64::from(*bytes))))
     }
 
     /// Address, length and rule of each instruction that was reached, by rising address.
     pub(in super::super) fn steps(&self) -> impl Iterator<Item = (u64, u64, Step)> + '_ {
-        self.states.iter().enumerate().filter_map(|(at, state)| {
-            let (state, bytes) = state.as_ref()?;
+        self.states.iter().filter_map(|(at, (state, bytes))| {
             let step = state.rule(self.machine).map_or(Step::Lost, |(rule, slots)| Step::Rule(rule, slots));
             Some((self.start.checked_add((at * self.unit) as u64)?, u64::from(*bytes), step))
         })
@@ -186,22 +236,24 @@ impl Follower<'_> {
 
     /// Some path leads to the instruction at `at` with `state`.
     fn lead(&mut self, at: usize, state: State) {
-        let Some(bytes) = self.instruction(at).and_then(|instruction| u8::try_from(instruction.bytes).ok()) else {
+        let Some(instruction) = self.instruction(at) else { return };
+        let Ok(bytes) = u8::try_from(instruction.bytes) else { return };
+        if self.is_behind_calls && self.begins_another(&instruction, &state) {
             return;
-        };
-        let Some(known) = self.states.get_mut(at / self.unit) else { return };
+        }
+        let known = self.states.get(at / self.unit);
         let met = match known {
             None => Some(state),
             Some((known, _)) => known.meet(&state),
         };
         match met {
             None => self.conflicts += 1,
-            Some(met) if *known == Some((met, bytes)) => {}
+            Some(met) if known == Some((met, bytes)) => {}
             Some(met) => {
                 if let Some(undo) = &mut self.undo {
-                    undo.push((at, *known));
+                    undo.push((at, known));
                 }
-                *known = Some((met, bytes));
+                self.states.set(at / self.unit, Some((met, bytes)));
                 self.queue.push(at);
             }
         }
@@ -229,7 +281,7 @@ impl Follower<'_> {
                 state.apply(*effect, self.machine);
             }
             match instruction.flow {
-                Flow::Call(_) => has_called = true,
+                Flow::Call(_) | Flow::Exchange(_) => has_called = true,
                 Flow::Next => {}
                 _ => return false,
             }
@@ -250,6 +302,7 @@ impl Follower<'_> {
                 }
             }
             let Some((at, number)) = self.behind_calls.pop_first() else { return };
+            self.is_behind_calls = true;
             let state = self.call_states.get(number).copied();
             if let Some(state) = state.filter(|_| !self.begins_a_function(at)) {
                 self.lead(at, state);
@@ -273,12 +326,14 @@ impl Follower<'_> {
 
     /// Whether the instruction lowers the stack pointer by a constant: behind a call, that is the next function, and the call never returns.
     fn begins_a_function(&self, at: usize) -> bool {
-        self.instruction(at).is_some_and(|instruction| self.lowers(&instruction))
+        self.instruction(at).is_some_and(|instruction| instruction.lowers(self.machine.sp))
     }
 
-    fn lowers(&self, instruction: &Instruction) -> bool {
-        let sp = self.machine.sp;
-        matches!(instruction.effects, [Some(Effect::Add { to, from, value: ..0 }), _] if to == sp && from == sp)
+    /// Whether a function begins with the instruction that is not the one that is followed: behind a call that never returns, and constants
+    /// perhaps. It saves the return address in a push, when that of this function is saved and gone. (32-bit ARM)
+    fn begins_another(&self, instruction: &Instruction, state: &State) -> bool {
+        let Some(link) = self.machine.link.filter(|_| self.machine.arch == Arch::Arm) else { return false };
+        !state.has_live_link(self.machine) && instruction.pushes(self.machine.sp, link)
     }
 
     /// Follows the cases of a jump table: nothing else leads to them. Nobody may say where the function ends, and another one without a
@@ -292,7 +347,7 @@ impl Follower<'_> {
             let before = self.switches.range(..=at).next_back().or_else(|| self.switches.first_key_value());
             let Some(state) = before.map(|(_, state)| *state) else { return };
             let is_padding = self.code.get(at..at + instruction.bytes).is_some_and(self.machine.is_padding);
-            let is_known = self.states.get(at / self.unit).is_none_or(Option::is_some);
+            let is_known = self.states.get(at / self.unit).is_some();
             if !is_known && !is_padding {
                 let conflicts = self.conflicts;
                 self.undo = Some(Vec::new());
@@ -301,9 +356,7 @@ impl Follower<'_> {
                 let undo = self.undo.take().unwrap_or_default();
                 if self.is_foreign {
                     for (at, before) in undo.into_iter().rev() {
-                        if let Some(known) = self.states.get_mut(at / self.unit) {
-                            *known = before;
-                        }
+                        self.states.set(at / self.unit, before);
                     }
                     self.conflicts = conflicts;
                     return;
@@ -335,10 +388,29 @@ impl Follower<'_> {
         }
     }
 
+    /// The address that is `distance` away from the instruction at `at`.
+    fn away(&self, at: usize, distance: i64) -> u64 {
+        let address = self.start.wrapping_add(at as u64).wrapping_add_signed(distance);
+        if self.machine.word == 4 { address & 0xffff_ffff } else { address }
+    }
+
+    fn note_signs(&mut self, before: &State, after: &State, flow: Flow) {
+        // Of what flags decide one way is not told here.
+        let is_known = !before.is_split() && !after.is_split();
+        let links = before.has_link(self.machine) || after.has_link(self.machine);
+        let is_back = after.depth() == Some(0);
+        let returns = flow == Flow::Return && self.undo.is_none() && is_known;
+        self.signs.returns |= returns && is_back && links && after.has_all_kept(self.machine);
+        if !self.is_behind_calls && self.undo.is_none() {
+            self.signs.saves_link |= after.saves_link(self.machine);
+            let is_above = after.depth().is_some_and(|depth| depth < 0);
+            let is_wrong = returns && after.depth().is_some_and(|depth| depth != 0 || !links);
+            self.signs.is_contradicted |= is_above || is_wrong;
+        }
+    }
+
     fn step(&mut self, at: usize) {
-        let (Some(Some((state, _))), Some(instruction)) =
-            (self.states.get(at / self.unit).copied(), self.instruction(at))
-        else {
+        let (Some((state, _)), Some(instruction)) = (self.states.get(at / self.unit), self.instruction(at)) else {
             return;
         };
         self.turns += 1;
@@ -346,13 +418,14 @@ impl Follower<'_> {
         for effect in instruction.effects.iter().flatten() {
             after.apply(*effect, self.machine);
         }
+        self.note_signs(&state, &after, instruction.flow);
         after.pass_conditional(instruction.makes_conditional);
         let is_conditional = instruction.is_conditional || state.is_conditional();
         // What depends on flags and leads away ends one of the two ways; and what does not depend on them, nobody reaches but by the other.
         let is_split = state.is_split() && is_conditional && instruction.flow == Flow::Next;
         let (mut after, mut skipped) = (after.split(is_split), state.split(is_split));
         skipped.pass_conditional(0);
-        self.is_foreign |= self.undo.is_some() && self.lowers(&instruction);
+        self.is_foreign |= self.undo.is_some() && instruction.lowers(self.machine.sp);
         let next = at + instruction.bytes;
         let target = |distance: i64| i64::try_from(at).ok()?.checked_add(distance);
         match instruction.flow {
@@ -361,22 +434,30 @@ impl Follower<'_> {
                 let met = met.unwrap_or_else(|| skipped.split(self.returns_soon(next)));
                 return self.lead(next, met);
             }
-            Flow::Call(distance) => {
+            flow @ (Flow::Call(_) | Flow::Exchange(_)) => {
                 // Data lie among the cases of ARM, and read as calls to anywhere.
                 let is_certain = self.undo.is_none() || self.machine.arch != Arch::Arm;
-                if let Some(distance) = distance.filter(|_| is_certain) {
-                    self.callees.insert(self.start.wrapping_add(at as u64).wrapping_add_signed(distance));
+                let callee = match flow {
+                    Flow::Call(distance) => distance.map(|distance| (distance, false)),
+                    Flow::Exchange(distance) => Some((distance, true)),
+                    _ => None,
+                };
+                if let Some((distance, exchanges)) = callee.filter(|_| is_certain) {
+                    self.callees.insert((self.away(at, distance), exchanges));
                 }
                 after.call(self.machine);
                 self.behind_calls.insert((next, self.call_states.len()));
                 self.call_states.push(after);
             }
             Flow::Branch { distance, is_conditional: depends } => {
-                if let Some(target) = target(distance).and_then(|target| usize::try_from(target).ok())
-                    && target < self.code.len()
-                    && target.is_multiple_of(self.unit)
-                {
-                    self.lead_on(target, after);
+                let inside = target(distance).and_then(|target| usize::try_from(target).ok());
+                match inside.filter(|target| *target < self.code.len()) {
+                    Some(target) if target.is_multiple_of(self.unit) => self.lead_on(target, after),
+                    Some(_) => {}
+                    None if self.undo.is_none() && after.is_as_entered() => {
+                        self.tails.insert(self.away(at, distance));
+                    }
+                    None => {}
                 }
                 if depends {
                     self.lead_on(next, after);

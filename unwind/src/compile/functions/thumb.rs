@@ -354,7 +354,7 @@ fn control(high: u32, low: u32) -> Instruction {
     match (low >> 14 & 1, low >> 12 & 1) {
         // bl; blx leads to the other set.
         (1, 1) => Instruction::of(4, Flow::Call(Some(thumb_distance(high, low) + 4))),
-        (1, _) => Instruction::of(4, Flow::Call(None)),
+        (1, _) => Instruction::of(4, Flow::Exchange(thumb_distance(high, low) + 4)),
         (_, 1) => branch(4, thumb_distance(high, low), false),
         _ if high >> 7 & 7 != 7 => {
             let bits = (high >> 10 & 1) << 20
@@ -408,6 +408,7 @@ mod tests {
         check(&[0x70, 0x47], &[], Flow::Return); // bx lr
         check(&[0x98, 0x47], &[], Flow::Call(None)); // blx r3
         check(&[0x00, 0xf0, 0x02, 0xf8], &[], Flow::Call(Some(8))); // bl .+8
+        check(&[0x00, 0xf0, 0x02, 0xe8], &[], Flow::Exchange(8)); // blx .+8
         check(&[0x02, 0xe0], &[], Flow::Branch { distance: 8, is_conditional: false }); // b .+8
         check(&[0x02, 0xd0], &[], Flow::Branch { distance: 8, is_conditional: true }); // beq .+8
         check(&[0x13, 0xb1], &[], Flow::Branch { distance: 8, is_conditional: true }); // cbz r3, .+8
