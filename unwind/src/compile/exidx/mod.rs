@@ -15,7 +15,7 @@ use super::layout::Layout;
 use super::pieces::Origin;
 use super::{Compiler, Input};
 use crate::arch::Arch;
-use crate::rule::{Rule, RuleSource, Slots};
+use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
 
 const ENTRY_BYTES: usize = 8;
@@ -93,7 +93,7 @@ pub(super) fn rules(input: &Input<'_>, starts: &Starts, compiler: &mut Compiler<
                 }
                 let ends = parts.iter().skip(1).map(|(start, _)| *start).chain([last.end]);
                 for ((start, set), end) in parts.iter().zip(ends) {
-                    let (rules, end) = function(input, *start..end, *set, &body, may_be_joined, compiler);
+                    let (rules, end) = function(input, *start..end, *set, &body, (may_be_joined, starts), compiler);
                     compiler.add(&clipped(&claimed, &(*start..end)), &rules, origin);
                 }
             }
@@ -178,12 +178,12 @@ fn function(
     range: Range<u64>,
     set: Option<Set>,
     body: &Layout,
-    may_be_joined: bool,
+    (may_be_joined, starts): (bool, &Starts),
     compiler: &mut Compiler<'_>,
 ) -> (Vec<(u64, (Rule, Slots))>, u64) {
     let machine = input.arch.machine();
     let Some(said) = body.rule(machine, RuleSource::Exidx) else {
-        let rule = Rule::bare(crate::rule::Kind::Unsupported, RuleSource::Exidx);
+        let rule = Rule::bare(Kind::Unsupported, RuleSource::Exidx);
         return (Vec::from([(range.start, (rule, Slots::SAME))]), range.end);
     };
     let mut rules = Vec::from([(range.start, said)]);
@@ -193,7 +193,7 @@ fn function(
     }
     let sets = set.map_or([Some(Set::Thumb), Some(Set::Arm)], |set| [Some(set), None]);
     let followed = sets.into_iter().flatten().find_map(|set| {
-        let followed = functions::within(input, range.clone(), set)?;
+        let followed = functions::within(input, range.clone(), set, starts)?;
         (!followed.is_exhausted && followed.makes(body)).then_some(followed)
     });
     let Some(followed) = followed else {
@@ -203,10 +203,16 @@ fn function(
     };
     // What stands behind all that was reached may be a neighbour that nothing has led to, which has a beginning of its own.
     let end = if may_be_joined { range.end.min(end_of(&followed)) } else { range.end };
+    // Of a function that may begin before, not all paths are known.
+    let between = if may_be_joined && starts.are_late_at(range.start) {
+        (Rule::bare(Kind::Gap, RuleSource::Exidx), Slots::SAME)
+    } else {
+        said
+    };
     let mut next = range.start;
     for (address, bytes, step) in followed.steps() {
         if address > next {
-            push(&mut rules, next, said);
+            push(&mut rules, next, between);
         }
         let rule = match step {
             Step::Rule(rule, slots) if body.is_at(rule, slots, machine) => said,

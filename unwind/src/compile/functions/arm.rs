@@ -18,11 +18,21 @@ pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
         return Some(Instruction::of(4, flow));
     }
     let is_conditional = word >> 28 != 14;
-    let instruction = plain(word);
+    let instruction = Instruction { literal: literal(word), ..plain(word) };
     Some(match instruction.flow {
         Flow::Branch { distance, .. } => Instruction::of(4, Flow::Branch { distance, is_conditional }),
         _ => Instruction { is_conditional, ..instruction },
     })
+}
+
+/// Where `ldr` and `vldr` load constants from.
+fn literal(word: u32) -> Option<i32> {
+    let distance = match word >> 16 & 0xf7f {
+        0x51f if word >> 12 & 15 != u32::from(PC) => word & 0xfff,
+        0xd1f | 0xd5f if word >> 9 & 7 == 5 => (word & 0xff) * 4,
+        _ => return None,
+    } as i32;
+    Some(if word >> 23 & 1 != 0 { distance } else { -distance } + 8)
 }
 
 fn plain(word: u32) -> Instruction {

@@ -3,6 +3,7 @@
 //! An instruction's state comes from those that lead to it. What leads on from a call is followed last and by rising address,
 //! because some calls never return, and what stands behind them may belong to another path, or to the next function.
 
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
@@ -47,11 +48,13 @@ pub(in super::super) struct Instruction {
     pub(super) is_conditional: bool,
     /// How many instructions behind it depend on flags. (Thumb, `it`)
     pub(super) makes_conditional: u8,
+    /// The constant among the code that it loads, by its distance from the instruction's own address, which counts from a whole word. (32-bit ARM)
+    pub(super) literal: Option<i32>,
 }
 
 impl Instruction {
     pub(super) const fn of(bytes: usize, flow: Flow) -> Self {
-        Self { bytes, effects: [None; 2], flow, is_conditional: false, makes_conditional: 0 }
+        Self { bytes, effects: [None; 2], flow, is_conditional: false, makes_conditional: 0, literal: None }
     }
 
     pub(super) const fn doing(bytes: usize, effect: Effect) -> Self {
@@ -126,11 +129,25 @@ impl Signs {
     }
 }
 
+/// How much was found when something began that may have to be taken back.
+struct Mark {
+    log: usize,
+    calls: usize,
+    callees: usize,
+    tails: usize,
+    switches: usize,
+    literals: usize,
+    tail: Option<State>,
+    conflicts: usize,
+}
+
 struct Follower<'c> {
     code: &'c [u8],
     start: u64,
     machine: &'static Machine,
     decode: Decode,
+    /// Functions that are called somewhere.
+    called: &'c BTreeSet<u64>,
     /// Instructions begin at multiples of this.
     unit: usize,
     /// The state before each place where an instruction may begin, and how long the instruction is.
@@ -138,18 +155,30 @@ struct Follower<'c> {
     queue: Vec<usize>,
     behind_calls: BTreeSet<(usize, usize)>,
     call_states: Vec<State>,
-    callees: BTreeSet<(u64, bool)>,
-    tails: BTreeSet<u64>,
+    /// Words that are loaded: these are no instructions.
+    literals: BTreeSet<u64>,
+    /// In the order in which they were found.
+    new_literals: Vec<u64>,
+    callees: Vec<(u64, bool)>,
+    tails: Vec<u64>,
     signs: Signs,
     is_behind_calls: bool,
+    /// CFA minus the stack pointer at the last call that something was followed behind.
+    called_at: Option<i32>,
     /// The states that jumps to somewhere in the function leave, by where the jump is.
     switches: BTreeMap<usize, State>,
     /// The state that a jump without a frame leaves: a switch, or a tail call.
     tail: Option<State>,
-    /// While cases of a jump table are followed: what the states were before.
-    undo: Option<Vec<(usize, Known)>>,
-    /// The code that is followed as a case keeps a frame of its own.
+    /// In the order of `switches`' making.
+    new_switches: Vec<usize>,
+    /// While something is followed that may be another function's: what the states were before.
+    log: Vec<(usize, Known)>,
+    /// Cases of a jump table are followed.
+    is_in_cases: bool,
+    /// The code that is followed as a case, or as what a call comes back to, is another function's.
     is_foreign: bool,
+    /// It leads into constants, or on into the next function, with a frame.
+    is_astray: bool,
     conflicts: usize,
     turns: u64,
 }
@@ -159,26 +188,39 @@ pub(super) const MOST_TURNS_PER_BYTE: u64 = 8;
 
 impl Followed {
     /// Follows the function at `start` that `code` begins with, to its end at the latest.
-    pub(in super::super) fn new(start: u64, code: &[u8], machine: &'static Machine, decode: Decode) -> Self {
+    pub(in super::super) fn new(
+        start: u64,
+        code: &[u8],
+        machine: &'static Machine,
+        decode: Decode,
+        called: &BTreeSet<u64>,
+    ) -> Self {
         let unit = machine.instruction_alignment;
         let mut follower = Follower {
             code,
             start,
             machine,
             decode,
+            called,
             unit,
             states: States::default(),
             queue: Vec::new(),
             behind_calls: BTreeSet::new(),
             call_states: Vec::new(),
-            callees: BTreeSet::new(),
-            tails: BTreeSet::new(),
+            literals: BTreeSet::new(),
+            new_literals: Vec::new(),
+            callees: Vec::new(),
+            tails: Vec::new(),
             signs: Signs::default(),
             is_behind_calls: false,
+            called_at: None,
             switches: BTreeMap::new(),
             tail: None,
-            undo: None,
+            new_switches: Vec::new(),
+            log: Vec::new(),
+            is_in_cases: false,
             is_foreign: false,
+            is_astray: false,
             conflicts: 0,
             turns: 0,
         };
@@ -194,6 +236,7 @@ impl Followed {
         }
         let is_exhausted = follower.is_exhausted();
         let Follower { states, callees, tails, signs, conflicts, turns, .. } = follower;
+        let (callees, tails) = (callees.into_iter().collect(), tails.into_iter().collect());
         Self { start, states, unit, machine, callees, tails, signs, conflicts, turns, is_exhausted }
     }
 
@@ -238,7 +281,12 @@ impl Follower<'_> {
     fn lead(&mut self, at: usize, state: State) {
         let Some(instruction) = self.instruction(at) else { return };
         let Ok(bytes) = u8::try_from(instruction.bytes) else { return };
+        if self.is_uncertain() && self.literals.contains(&(self.start.wrapping_add(at as u64) & !3)) {
+            self.is_astray = true;
+            return;
+        }
         if self.is_behind_calls && self.begins_another(&instruction, &state) {
+            self.is_foreign = true;
             return;
         }
         let known = self.states.get(at / self.unit);
@@ -247,16 +295,23 @@ impl Follower<'_> {
             Some((known, _)) => known.meet(&state),
         };
         match met {
-            None => self.conflicts += 1,
+            None => {
+                self.conflicts += 1;
+            }
             Some(met) if known == Some((met, bytes)) => {}
             Some(met) => {
-                if let Some(undo) = &mut self.undo {
-                    undo.push((at, known));
+                if self.is_uncertain() {
+                    self.log.push((at, known));
                 }
                 self.states.set(at / self.unit, Some((met, bytes)));
                 self.queue.push(at);
             }
         }
+    }
+
+    /// Whether what is followed may be another function.
+    fn is_uncertain(&self) -> bool {
+        self.is_in_cases || self.is_behind_calls
     }
 
     /// A branch leads to the instruction at `at` with `state`.
@@ -294,20 +349,65 @@ impl Follower<'_> {
     }
 
     fn run(&mut self) {
-        loop {
-            while let Some(at) = self.queue.pop() {
-                self.step(at);
-                if self.is_exhausted() {
-                    return;
-                }
-            }
-            let Some((at, number)) = self.behind_calls.pop_first() else { return };
+        self.run_queue();
+        while let Some((at, number)) = self.behind_calls.pop_first() {
             self.is_behind_calls = true;
             let state = self.call_states.get(number).copied();
-            if let Some(state) = state.filter(|_| !self.begins_a_function(at)) {
-                self.lead(at, state);
+            let Some(state) = state.filter(|_| !self.begins_a_function(at)) else { continue };
+            // A call that never returns comes back to nothing: what stands behind it is another function's, or has another frame.
+            let mark = self.mark();
+            self.called_at = state.depth();
+            let before = (core::mem::take(&mut self.is_foreign), core::mem::take(&mut self.is_astray));
+            self.lead(at, state);
+            self.run_queue();
+            if self.is_foreign || self.is_astray {
+                self.take_back(mark);
+            }
+            (self.is_foreign, self.is_astray) = before;
+            if !self.is_in_cases {
+                self.log.clear();
             }
         }
+    }
+
+    fn run_queue(&mut self) {
+        while let Some(at) = self.queue.pop().filter(|_| !self.is_exhausted()) {
+            self.step(at);
+        }
+    }
+
+    /// From here on, what is found may be taken back.
+    fn mark(&mut self) -> Mark {
+        Mark {
+            log: self.log.len(),
+            calls: self.call_states.len(),
+            callees: self.callees.len(),
+            tails: self.tails.len(),
+            switches: self.new_switches.len(),
+            literals: self.new_literals.len(),
+            tail: self.tail,
+            conflicts: self.conflicts,
+        }
+    }
+
+    fn take_back(&mut self, mark: Mark) {
+        while self.log.len() > mark.log
+            && let Some((at, before)) = self.log.pop()
+        {
+            self.states.set(at / self.unit, before);
+        }
+        self.queue.clear();
+        self.behind_calls.retain(|(_, number)| *number < mark.calls);
+        self.callees.truncate(mark.callees);
+        self.tails.truncate(mark.tails);
+        for at in self.new_switches.split_off(mark.switches) {
+            self.switches.remove(&at);
+        }
+        for literal in self.new_literals.split_off(mark.literals) {
+            self.literals.remove(&literal);
+        }
+        self.tail = mark.tail;
+        self.conflicts = mark.conflicts;
     }
 
     /// Whether a return is the next that leads elsewhere, within what one `it` makes depend on flags.
@@ -330,10 +430,18 @@ impl Follower<'_> {
     }
 
     /// Whether a function begins with the instruction that is not the one that is followed: behind a call that never returns, and constants
-    /// perhaps. It saves the return address in a push, when that of this function is saved and gone. (32-bit ARM)
+    /// perhaps. It saves the return address, when that of this function is saved and gone.
     fn begins_another(&self, instruction: &Instruction, state: &State) -> bool {
-        let Some(link) = self.machine.link.filter(|_| self.machine.arch == Arch::Arm) else { return false };
-        !state.has_live_link(self.machine) && instruction.pushes(self.machine.sp, link)
+        let Some(link) = self.machine.link.filter(|_| !state.has_live_link(self.machine)) else { return false };
+        match self.machine.arch {
+            Arch::Arm => instruction.pushes(self.machine.sp, link),
+            // There it serves for other values too; not where room was made since the call.
+            _ => {
+                let has_room = state.depth().zip(self.called_at).is_some_and(|(depth, at)| depth > at);
+                let stores = |effect| matches!(effect, Effect::Store { register, .. } if register == link);
+                has_room && instruction.effects.first().copied().flatten().is_some_and(stores)
+            }
+        }
     }
 
     /// Follows the cases of a jump table: nothing else leads to them. Nobody may say where the function ends, and another one without a
@@ -349,18 +457,18 @@ impl Follower<'_> {
             let is_padding = self.code.get(at..at + instruction.bytes).is_some_and(self.machine.is_padding);
             let is_known = self.states.get(at / self.unit).is_some();
             if !is_known && !is_padding {
-                let conflicts = self.conflicts;
-                self.undo = Some(Vec::new());
+                let mark = self.mark();
+                (self.is_in_cases, self.is_astray) = (true, false);
                 self.lead(at, state);
                 self.run();
-                let undo = self.undo.take().unwrap_or_default();
                 if self.is_foreign {
-                    for (at, before) in undo.into_iter().rev() {
-                        self.states.set(at / self.unit, before);
-                    }
-                    self.conflicts = conflicts;
-                    return;
+                    return self.take_back(mark);
                 }
+                // Constants, or what stands before the first instruction that shows the next function.
+                if self.is_astray {
+                    self.take_back(mark);
+                }
+                self.log.clear();
             }
             at += instruction.bytes;
         }
@@ -399,9 +507,9 @@ impl Follower<'_> {
         let is_known = !before.is_split() && !after.is_split();
         let links = before.has_link(self.machine) || after.has_link(self.machine);
         let is_back = after.depth() == Some(0);
-        let returns = flow == Flow::Return && self.undo.is_none() && is_known;
+        let returns = flow == Flow::Return && !self.is_in_cases && is_known;
         self.signs.returns |= returns && is_back && links && after.has_all_kept(self.machine);
-        if !self.is_behind_calls && self.undo.is_none() {
+        if !self.is_behind_calls && !self.is_in_cases {
             self.signs.saves_link |= after.saves_link(self.machine);
             let is_above = after.depth().is_some_and(|depth| depth < 0);
             let is_wrong = returns && after.depth().is_some_and(|depth| depth != 0 || !links);
@@ -414,6 +522,13 @@ impl Follower<'_> {
             return;
         };
         self.turns += 1;
+        if let Some(distance) = instruction.literal {
+            let from = self.start.wrapping_add(at as u64) & !3;
+            let literal = from.wrapping_add_signed(distance.into());
+            if self.literals.insert(literal) {
+                self.new_literals.push(literal);
+            }
+        }
         let mut after = state;
         for effect in instruction.effects.iter().flatten() {
             after.apply(*effect, self.machine);
@@ -425,41 +540,49 @@ impl Follower<'_> {
         let is_split = state.is_split() && is_conditional && instruction.flow == Flow::Next;
         let (mut after, mut skipped) = (after.split(is_split), state.split(is_split));
         skipped.pass_conditional(0);
-        self.is_foreign |= self.undo.is_some() && instruction.lowers(self.machine.sp);
+        self.is_foreign |= self.is_in_cases && instruction.lowers(self.machine.sp);
         let next = at + instruction.bytes;
         let target = |distance: i64| i64::try_from(at).ok()?.checked_add(distance);
         match instruction.flow {
             Flow::Next => {
                 let met = if is_conditional { after.meet(&skipped) } else { Some(after) };
                 let met = met.unwrap_or_else(|| skipped.split(self.returns_soon(next)));
+                self.is_astray |= next >= self.code.len() && met.depth() != Some(0);
                 return self.lead(next, met);
             }
             flow @ (Flow::Call(_) | Flow::Exchange(_)) => {
                 // Data lie among the cases of ARM, and read as calls to anywhere.
-                let is_certain = self.undo.is_none() || self.machine.arch != Arch::Arm;
+                let is_certain = !self.is_in_cases || self.machine.arch != Arch::Arm;
                 let callee = match flow {
                     Flow::Call(distance) => distance.map(|distance| (distance, false)),
                     Flow::Exchange(distance) => Some((distance, true)),
                     _ => None,
                 };
                 if let Some((distance, exchanges)) = callee.filter(|_| is_certain) {
-                    self.callees.insert((self.away(at, distance), exchanges));
+                    self.callees.push((self.away(at, distance), exchanges));
                 }
                 after.call(self.machine);
                 self.behind_calls.insert((next, self.call_states.len()));
                 self.call_states.push(after);
             }
             Flow::Branch { distance, is_conditional: depends } => {
+                let has_frame = after.depth().is_none_or(|depth| depth != 0);
                 let inside = target(distance).and_then(|target| usize::try_from(target).ok());
                 match inside.filter(|target| *target < self.code.len()) {
                     Some(target) if target.is_multiple_of(self.unit) => self.lead_on(target, after),
                     Some(_) => {}
-                    None if self.undo.is_none() && after.is_as_entered() => {
-                        self.tails.insert(self.away(at, distance));
+                    None if !self.is_in_cases && after.is_as_entered() => {
+                        self.tails.push(self.away(at, distance));
                     }
-                    None => {}
+                    // No function calls another by a jump before it has given its frame back.
+                    None => {
+                        let is_called = || self.called.contains(&self.away(at, distance));
+                        self.is_foreign |= self.is_behind_calls && has_frame && is_called();
+                    }
                 }
+                self.is_foreign |= self.is_behind_calls && has_frame && inside == Some(0);
                 if depends {
+                    self.is_astray |= next >= self.code.len() && has_frame;
                     self.lead_on(next, after);
                 }
             }
@@ -468,10 +591,19 @@ impl Follower<'_> {
                 self.tail.get_or_insert(after);
             }
             Flow::Indirect | Flow::Switch => {
-                self.switches.entry(at).or_insert(after);
+                if let Entry::Vacant(new) = self.switches.entry(at) {
+                    new.insert(after);
+                    self.new_switches.push(at);
+                }
             }
             Flow::Return => {
-                self.is_foreign |= self.undo.is_some() && after.depth() != Some(0) && !state.is_split();
+                let links = state.has_link(self.machine) || after.has_link(self.machine);
+                let is_wrong = match after.depth() {
+                    _ if state.is_split() => false,
+                    Some(0) => !self.is_in_cases && !links,
+                    Some(_) | None => true,
+                };
+                self.is_foreign |= self.is_uncertain() && is_wrong;
             }
             Flow::Trap => {}
         }

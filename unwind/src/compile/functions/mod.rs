@@ -97,7 +97,7 @@ pub(super) fn rules(input: &Input<'_>, starts: &Starts, compiler: &mut Compiler<
         }
         // Each ends where the next one begins, and may take what its own size allows: none takes from another.
         let next = starts.behind(start);
-        let reason = match within(input, start..next.unwrap_or(u64::MAX), set) {
+        let reason = match within(input, start..next.unwrap_or(u64::MAX), set, starts) {
             Some(followed) if followed.is_exhausted => Some(EXHAUSTED),
             Some(followed) => add(start, &followed, compiler),
             None => Some(NOT_THERE),
@@ -140,14 +140,14 @@ fn code_at<'i>(input: &Input<'i>, address: u64) -> Option<&'i [u8]> {
 }
 
 /// Follows the function that `range` holds; `None` where there is no such code.
-pub(super) fn within(input: &Input<'_>, range: Range<u64>, set: Set) -> Option<Followed> {
+pub(super) fn within(input: &Input<'_>, range: Range<u64>, set: Set, starts: &Starts) -> Option<Followed> {
     if !range.start.is_multiple_of(set.alignment()) {
         return None;
     }
     let length = usize::try_from(range.end.checked_sub(range.start)?.min(LONGEST)).ok()?;
     let code = code_at(input, range.start)?;
     let code = code.get(..length).unwrap_or(code);
-    Some(Followed::new(range.start, code, input.arch.machine(), set.decode()))
+    Some(Followed::new(range.start, code, input.arch.machine(), set.decode(), &starts.called))
 }
 
 /// Adds what is known of one function. Gives why that is not all.

@@ -12,7 +12,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::follow::{Followed, MOST_TURNS_PER_BYTE};
+use super::follow::{Followed, MOST_TURNS_PER_BYTE, Signs};
 use super::{Set, within};
 use crate::arch::Arch;
 use crate::compile::pieces::Claims;
@@ -22,6 +22,10 @@ use crate::compile::{Input, exidx};
 #[derive(Debug, Default)]
 pub(in super::super) struct Starts {
     places: BTreeMap<u64, Option<Set>>,
+    /// What is called somewhere.
+    pub(super) called: BTreeSet<u64>,
+    /// Those that their instructions alone told: the function may begin some instructions before.
+    swept: BTreeSet<u64>,
     /// Functions overlapped too much to look for all of them.
     pub(super) is_cut: bool,
 }
@@ -36,6 +40,11 @@ impl Starts {
     pub(in super::super) fn within(&self, range: Range<u64>) -> impl Iterator<Item = (u64, Option<Set>)> + '_ {
         let range = range.start..range.end.max(range.start);
         self.places.range(range).map(|(start, set)| (*start, *set))
+    }
+
+    /// Whether only the instructions there tell of a function, and it may begin before.
+    pub(in super::super) fn are_late_at(&self, start: u64) -> bool {
+        self.swept.contains(&start)
     }
 
     /// The next one behind `start`.
@@ -105,7 +114,7 @@ impl Search<'_, '_> {
             return None;
         }
         let end = self.starts.behind(start).unwrap_or(u64::MAX);
-        let followed = within(self.input, start..end, set)?;
+        let followed = within(self.input, start..end, set, &self.starts)?;
         self.budget = self.budget.saturating_sub(followed.turns.max(1));
         Some(followed).filter(|followed| !followed.is_exhausted)
     }
@@ -132,6 +141,7 @@ impl Search<'_, '_> {
             self.reach(&followed);
             for (address, exchanges) in &followed.callees {
                 let (address, set) = if *exchanges { set.exchanged(*address) } else { (*address, set) };
+                self.starts.called.insert(address);
                 let is_known = self.starts.places.get(&address).is_some_and(Option::is_some);
                 if !is_known && self.claims.is_free(address) {
                     self.starts.places.insert(address, Some(set));
@@ -143,19 +153,21 @@ impl Search<'_, '_> {
     }
 
     /// What may be a function if the instructions there prove it.
-    fn candidate(&mut self, address: u64, set: Set, proves: impl Fn(&Followed) -> bool) {
+    fn candidate(&mut self, address: u64, set: Set, proves: impl Fn(&Followed) -> bool) -> bool {
         let is_known = self.starts.places.get(&address).is_some_and(Option::is_some);
         if is_known || !self.claims.is_free(address) {
-            return;
+            return false;
         }
-        let Some(followed) = self.follow(address, set) else { return };
+        let Some(followed) = self.follow(address, set) else { return false };
         // What was reached behind a call that never returns may be another function.
         let may_begin = !self.places.has(address, REACHED) || followed.signs.saves_link;
         if may_begin && proves(&followed) {
             self.starts.places.insert(address, Some(set));
             self.new.insert(address, (set, Trust::Called));
             self.callees();
+            return true;
         }
+        false
     }
 
     /// Words that lead into code: pointers that were relocated, those of other data, and constants among code; and jumps.
@@ -196,9 +208,12 @@ impl Search<'_, '_> {
                     continue;
                 }
                 let code = bytes.get(offset..).unwrap_or_default();
-                for set in sets(input.arch).iter().filter(|set| address.is_multiple_of(set.alignment()) && set.makes_frame(code)) {
-                    let proves = |followed: &Followed| followed.signs.saves_link && followed.signs.returns;
-                    self.candidate(address, *set, |followed| proves(followed) && !followed.signs.is_contradicted);
+                let aligned = sets(input.arch).iter().filter(|set| address.is_multiple_of(set.alignment()));
+                for set in aligned.filter(|set| set.makes_frame(code)) {
+                    let proves = |signs: Signs| signs.saves_link && signs.returns && !signs.is_contradicted;
+                    if self.candidate(address, *set, |followed| proves(followed.signs)) {
+                        self.starts.swept.insert(address);
+                    }
                 }
             }
         }

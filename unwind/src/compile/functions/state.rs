@@ -359,7 +359,8 @@ impl State {
             && (kept.live || is_copy)
             && slot < 0
         {
-            kept.slot = Some(slot);
+            // Of several copies the first is the one that the function restores: a later one is an argument.
+            kept.slot.get_or_insert(slot);
         }
     }
 

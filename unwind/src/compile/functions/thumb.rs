@@ -13,10 +13,21 @@ const PC: u8 = 15;
 pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
     let half = u32::from(u16::from_le_bytes(*code.first_chunk::<2>()?));
     if half >> 11 < 0b11101 {
-        return Some(short(half));
+        let literal = (half >> 11 == 0b01001).then_some((half & 0xff) as i32 * 4 + 4);
+        return Some(Instruction { literal, ..short(half) });
     }
     let word = u32::from_le_bytes(*code.first_chunk::<4>()?);
-    Some(wide(half, word >> 16))
+    Some(Instruction { literal: literal(half, word >> 16), ..wide(half, word >> 16) })
+}
+
+/// Where `ldr.w` and `vldr` load constants from.
+fn literal(high: u32, low: u32) -> Option<i32> {
+    let distance = match high & 0xff7f {
+        0xf85f if low >> 12 != u32::from(PC) => low & 0xfff,
+        0xed1f | 0xed5f if low >> 9 & 7 == 5 => (low & 0xff) * 4,
+        _ => return None,
+    } as i32;
+    Some(if high >> 7 & 1 != 0 { distance } else { -distance } + 4)
 }
 
 fn one(bytes: usize, effect: Effect) -> Instruction {
