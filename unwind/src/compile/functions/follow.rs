@@ -113,8 +113,10 @@ pub(in super::super) struct Followed {
 /// nothing against it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct Signs {
-    /// It saves the return address before it calls anything: inside a function that was done already.
+    /// It saves the return address before it calls anything.
     pub(super) saves_link: bool,
+    /// It does so by its first instruction: inside a function that was done already.
+    pub(super) begins_by_it: bool,
     /// It returns to who called, with all that a function keeps.
     pub(super) returns: bool,
     /// It takes down more than it made, or returns by what is no return address.
@@ -125,7 +127,7 @@ impl Signs {
     /// Whether a function begins there, if nobody says so: else a word that only looks like an address would be one. Where the frame comes out even at
     /// a return, it does so at every instruction, wherever it was entered.
     pub(super) fn are_proof(self) -> bool {
-        (self.saves_link || self.returns) && !self.is_contradicted
+        (self.begins_by_it || self.returns) && !self.is_contradicted
     }
 }
 
@@ -533,6 +535,7 @@ impl Follower<'_> {
         for effect in instruction.effects.iter().flatten() {
             after.apply(*effect, self.machine);
         }
+        self.signs.begins_by_it |= at == 0 && after.saves_link(self.machine);
         self.note_signs(&state, &after, instruction.flow);
         after.pass_conditional(instruction.makes_conditional);
         let is_conditional = instruction.is_conditional || state.is_conditional();

@@ -160,7 +160,7 @@ impl Search<'_, '_> {
         }
         let Some(followed) = self.follow(address, set) else { return false };
         // What was reached behind a call that never returns may be another function.
-        let may_begin = !self.places.has(address, REACHED) || followed.signs.saves_link;
+        let may_begin = !self.places.has(address, REACHED) || followed.signs.begins_by_it;
         if may_begin && proves(&followed) {
             self.starts.places.insert(address, Some(set));
             self.new.insert(address, (set, Trust::Called));
