@@ -59,10 +59,10 @@ fn entries((address, section): (u64, &[u8])) -> Vec<Entry> {
     entries
 }
 
-/// Where entries begin, and in which instruction set if they say it.
-pub(super) fn starts(input: &Input<'_>) -> impl Iterator<Item = (u64, Option<Set>)> + use<> {
+/// Where entries begin, in which instruction set if they say it, and whether they describe what is there.
+pub(super) fn starts(input: &Input<'_>) -> impl Iterator<Item = (u64, Option<Set>, bool)> + use<> {
     let section = input.exidx.filter(|_| input.arch == Arch::Arm);
-    section.map(entries).unwrap_or_default().into_iter().map(|entry| (entry.start, entry.set))
+    section.map(entries).unwrap_or_default().into_iter().map(|entry| (entry.start, entry.set, entry.description != CANT_UNWIND))
 }
 
 /// Adds the rules of the functions that the index table describes and nothing else has spoken for.

@@ -283,8 +283,7 @@ impl Follower<'_> {
     fn lead(&mut self, at: usize, state: State) {
         let Some(instruction) = self.instruction(at) else { return };
         let Ok(bytes) = u8::try_from(instruction.bytes) else { return };
-        if self.is_uncertain() && self.literals.contains(&(self.start.wrapping_add(at as u64) & !3)) {
-            self.is_astray = true;
+        if self.is_uncertain() && self.is_literal(at) {
             return;
         }
         if self.is_behind_calls && self.begins_another(&instruction, &state) {
@@ -309,6 +308,10 @@ impl Follower<'_> {
                 self.queue.push(at);
             }
         }
+    }
+
+    fn is_literal(&self, at: usize) -> bool {
+        self.literals.contains(&(self.start.wrapping_add(at as u64) & !3))
     }
 
     /// Whether what is followed may be another function.
@@ -550,7 +553,7 @@ impl Follower<'_> {
             Flow::Next => {
                 let met = if is_conditional { after.meet(&skipped) } else { Some(after) };
                 let met = met.unwrap_or_else(|| skipped.split(self.returns_soon(next)));
-                self.is_astray |= next >= self.code.len() && met.depth() != Some(0);
+                self.is_astray |= self.is_literal(next) || (next >= self.code.len() && met.depth() != Some(0));
                 return self.lead(next, met);
             }
             flow @ (Flow::Call(_) | Flow::Exchange(_)) => {

@@ -70,16 +70,22 @@ pub(in super::super) fn find(input: &Input<'_>, claims: &Claims<'_>, called: imp
     for (address, set) in symbols.chain(called.map(|address| (address, Set::Riscv))) {
         search.starts.places.insert(address, Some(set));
     }
-    for (address, set) in exidx::starts(input) {
+    let mut described = BTreeSet::new();
+    for (address, set, is_described) in exidx::starts(input) {
+        described.extend(is_described.then_some(address));
         let set = set.or_else(|| search.starts.places.get(&address).copied().flatten());
         search.starts.places.insert(address, set);
     }
     // Nobody says which instructions are there, but they themselves.
     let unknown: Vec<u64> = search.starts.within(0..u64::MAX).filter(|(_, set)| set.is_none()).map(|it| it.0).collect();
     for address in unknown {
-        let set = [Set::Thumb, Set::Arm]
-            .into_iter()
-            .find(|set| search.follow(address, *set).is_some_and(|followed| followed.signs.are_proof()));
+        let mut find = |proves: fn(Signs) -> bool| {
+            let mut sets = sets(input.arch).iter().copied();
+            sets.find(|set| search.follow(address, *set).is_some_and(|followed| proves(followed.signs)))
+        };
+        let is_described = described.contains(&address);
+        let set = find(Signs::are_proof)
+            .or_else(|| find(|signs| signs.saves_link && !signs.is_contradicted).filter(|_| is_described));
         search.starts.places.insert(address, set);
     }
     search.new = search.starts.iter().map(|(start, set)| (start, (set, Trust::Told))).collect();
