@@ -10,6 +10,7 @@ mod expression;
 mod fdes;
 mod follow;
 mod functions;
+mod gaps;
 mod go;
 mod input;
 mod kept_offset;
@@ -41,6 +42,7 @@ mod write;
 mod x86;
 
 use alloc::borrow::Cow;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ops::Range;
@@ -78,6 +80,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         pieces: Vec::new(),
         rules: Rules::default(),
         programs: Programs::default(),
+        constants: BTreeSet::new(),
         report: Report::default(),
     };
     compiler.report.text_bytes = text.iter().map(|range| range.end - range.start).sum();
@@ -155,7 +158,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     pdata::leaves(input, &mut compiler);
     #[cfg(feature = "compile")]
     compiler.count_linkage_tables(input.arch, input.plt);
-    let Compiler { mut pieces, mut rules, programs, mut report, .. } = compiler;
+    let Compiler { mut pieces, mut rules, programs, constants, mut report, .. } = compiler;
     pieces.sort_by_key(Piece::start);
     match input.arch {
         Arch::Aarch64 => pushed_before::correct(&mut pieces, &mut rules),
@@ -176,6 +179,8 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let is_known = |piece: &&Piece| !matches!(rules.of(piece.rule).0.kind(), Some(Kind::Gap | Kind::Unsupported));
     report.covered_bytes = pieces.iter().filter(is_known).map(|piece| piece.end() - piece.start()).sum();
     padding::absorb(input.arch, input.code, &mut pieces);
+    let known = pieces.iter().map(|piece| (*piece, is_known(&piece)));
+    gaps::count(input, &text, known, &constants, &mut report);
     let bytes = write::write(input, &span, &pieces, &mut rules, &programs.into_bytes(), &mut report)?;
     Ok(Compiled { bytes, report })
 }
@@ -185,6 +190,8 @@ struct Compiler<'t> {
     pieces: Vec<Piece>,
     rules: Rules,
     programs: Programs,
+    /// Words among the code that it loads.
+    constants: BTreeSet<u64>,
     report: Report,
 }
 

@@ -62,7 +62,11 @@ fn entries((address, section): (u64, &[u8])) -> Vec<Entry> {
 /// Where entries begin, in which instruction set if they say it, and whether they describe what is there.
 pub(super) fn starts(input: &Input<'_>) -> impl Iterator<Item = (u64, Option<Set>, bool)> + use<> {
     let section = input.exidx.filter(|_| input.arch == Arch::Arm);
-    section.map(entries).unwrap_or_default().into_iter().map(|entry| (entry.start, entry.set, entry.description != CANT_UNWIND))
+    section
+        .map(entries)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|entry| (entry.start, entry.set, entry.description != CANT_UNWIND))
 }
 
 /// Adds the rules of the functions that the index table describes and nothing else has spoken for.
@@ -199,8 +203,11 @@ fn function(
     let Some(followed) = followed else {
         const OTHER: &str = "exception index: the instructions do not make the frame that it says";
         compiler.report.count_unfollowed(Some(range.clone()), OTHER);
-        return (rules, range.end);
+        // Of a neighbour that was joined, the beginning was cut off, or was not found at all.
+        let is_told = !may_be_joined || !starts.are_late_at(range.end);
+        return (if is_told { rules } else { Vec::new() }, range.end);
     };
+    compiler.constants.extend(&followed.literals);
     // What stands behind all that was reached may be a neighbour that nothing has led to, which has a beginning of its own.
     let end = if may_be_joined { range.end.min(end_of(&followed)) } else { range.end };
     // Of a function that may begin before, not all paths are known.

@@ -99,6 +99,8 @@ pub(in super::super) struct Followed {
     pub(super) callees: BTreeSet<(u64, bool)>,
     /// Where it jumps to outside of itself with everything as a caller has it.
     pub(super) tails: BTreeSet<u64>,
+    /// Words that it loads from among the code.
+    pub(in super::super) literals: BTreeSet<u64>,
     /// What speaks for a function that begins here, and what against.
     pub(super) signs: Signs,
     /// How often two paths led to one instruction with frames that contradict each other.
@@ -237,9 +239,9 @@ impl Followed {
             follower.cases();
         }
         let is_exhausted = follower.is_exhausted();
-        let Follower { states, callees, tails, signs, conflicts, turns, .. } = follower;
+        let Follower { states, callees, tails, literals, signs, conflicts, turns, .. } = follower;
         let (callees, tails) = (callees.into_iter().collect(), tails.into_iter().collect());
-        Self { start, states, unit, machine, callees, tails, signs, conflicts, turns, is_exhausted }
+        Self { start, states, unit, machine, callees, tails, literals, signs, conflicts, turns, is_exhausted }
     }
 
     /// Whether the frame is somewhere what is said of the body.

@@ -153,6 +153,7 @@ pub(super) fn within(input: &Input<'_>, range: Range<u64>, set: Set, starts: &St
 /// Adds what is known of one function. Gives why that is not all.
 fn add(start: u64, followed: &Followed, compiler: &mut Compiler<'_>) -> Option<&'static str> {
     let origin = Origin::new(SourceKind::Instructions, start);
+    compiler.constants.extend(&followed.literals);
     let mut lost = false;
     for (address, bytes, step) in followed.steps() {
         let Step::Rule(rule, slots) = step else {
