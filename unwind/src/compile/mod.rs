@@ -141,6 +141,9 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     }
     go::rules(input, go_table.as_ref(), &mut compiler);
     if matches!(input.arch, Arch::Riscv64 | Arch::Arm) {
+        // Some begin at the file's entry, which would be followed.
+        #[cfg(feature = "compile")]
+        compiler.starts_of_the_loader(input.arch, input.code);
         let starts = functions::starts(input, &mut compiler);
         exidx::rules(input, &starts, &mut compiler);
         functions::rules(input, &starts, &mut compiler);

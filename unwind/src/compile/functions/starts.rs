@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::follow::{Followed, MOST_TURNS_PER_BYTE, Signs};
-use super::{Set, within};
+use super::{Set, code_at, within};
 use crate::arch::Arch;
 use crate::compile::pieces::Claims;
 use crate::compile::{Input, exidx};
@@ -164,10 +164,14 @@ impl Search<'_, '_> {
         if is_known || !self.claims.is_free(address) {
             return false;
         }
-        let Some(followed) = self.follow(address, set) else { return false };
         // What was reached behind a call that never returns may be another function.
-        let may_begin = !self.places.has(address, REACHED) || followed.signs.begins_by_it;
-        if may_begin && proves(&followed) {
+        let begins = || set.makes_frame(code_at(self.input, address).unwrap_or_default());
+        let is_reached = self.places.has(address, REACHED);
+        if is_reached && !begins() {
+            return false;
+        }
+        let Some(followed) = self.follow(address, set) else { return false };
+        if (!is_reached || followed.signs.begins_by_it) && proves(&followed) {
             self.starts.places.insert(address, Some(set));
             self.new.insert(address, (set, Trust::Called));
             self.callees();
