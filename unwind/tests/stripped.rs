@@ -43,6 +43,7 @@ fn check(toolchain: &Toolchain, options: &[&str], most_differ: usize, most_lost:
     let parts = whole.parts();
     let (table, other) = (Table::open(&by_symbols.bytes), Table::open(&without.bytes));
     let (table, other) = (table.expect("a table"), other.expect("a table"));
+    table.verify().and_then(|()| other.verify()).expect("our own tables");
     let (mut told, mut lost, mut differ) = (0, 0, Vec::new());
     for svma in parts.text.iter().flat_map(|range| range.clone().step_by(2)) {
         let rva = Rva(svma - parts.image_base.0);

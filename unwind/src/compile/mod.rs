@@ -260,7 +260,8 @@ impl Compiler<'_> {
                 if *start >= part.end {
                     break;
                 }
-                if range.start < range.end {
+                // A table has no rule that says that there is none.
+                if range.start < range.end && rule.kind() != Some(Kind::Gap) {
                     let rule = self.rules.number_of(*rule, *slots);
                     self.pieces.push(Piece::new(range, rule, origin));
                 }
