@@ -13,6 +13,7 @@ use core::ops::Range;
 use super::functions::{self, Followed, Set, Starts, Step};
 use super::layout::Layout;
 use super::pieces::Origin;
+use super::synchronous::FunctionRules;
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::rule::{Kind, Rule, RuleSource, Slots};
@@ -184,7 +185,7 @@ fn function(
     body: &Layout,
     (may_be_joined, starts): (bool, &Starts),
     compiler: &mut Compiler<'_>,
-) -> (Vec<(u64, (Rule, Slots))>, u64) {
+) -> (FunctionRules, u64) {
     let machine = input.arch.machine();
     let Some(said) = body.rule(machine, RuleSource::Exidx) else {
         let rule = Rule::bare(Kind::Unsupported, RuleSource::Exidx);
@@ -240,7 +241,7 @@ fn end_of(followed: &Followed) -> u64 {
     followed.reached().map(|(address, bytes)| address.saturating_add(bytes)).last().unwrap_or(0)
 }
 
-fn push(rules: &mut Vec<(u64, (Rule, Slots))>, address: u64, rule: (Rule, Slots)) {
+fn push(rules: &mut FunctionRules, address: u64, rule: (Rule, Slots)) {
     match rules.last_mut() {
         Some((_, last)) if *last == rule => {}
         Some((start, last)) if *start == address => *last = rule,
