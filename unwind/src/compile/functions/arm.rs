@@ -1,7 +1,7 @@
 //! ARM instructions that make and take down frames, and where instructions lead. (ARM Architecture Reference Manual for ARMv7-A,
 //! chapter A5)
 
-use super::follow::{Flow, Instruction};
+use super::instruction::{Flow, Instruction};
 use super::state::Effect;
 use super::thumb::{coprocessor, indexed, pair, pop, push};
 

@@ -6,6 +6,7 @@
 
 mod arm;
 mod follow;
+mod instruction;
 mod pages;
 mod riscv64;
 mod starts;
@@ -18,8 +19,8 @@ use super::pieces::{Origin, Piece};
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::source::SourceKind;
-use follow::{Decode, Flow};
 pub(super) use follow::{Followed, Step};
+use instruction::{Decode, Flow};
 pub(super) use starts::Starts;
 
 /// No function is longer, in bytes: what keeps the memory for a hostile input small.

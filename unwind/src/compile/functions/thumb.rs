@@ -1,7 +1,7 @@
 //! Thumb instructions of ARMv7-A that make and take down frames, and where instructions lead. (ARM Architecture Reference Manual for
 //! ARMv7-A, chapter A6)
 
-use super::follow::{Flow, Instruction};
+use super::instruction::{Flow, Instruction};
 use super::state::Effect;
 use crate::arch::arm::thumb_distance;
 
