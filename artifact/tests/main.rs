@@ -49,6 +49,7 @@ mod overlapping;
 mod reach;
 mod relocatable;
 mod split_sources;
+mod stripped_starts;
 mod support;
 mod threads;
 mod variants;

@@ -17,6 +17,7 @@ mod mips_frames;
 mod python_reader;
 mod readelf_rows;
 mod records;
+mod stripped;
 mod toolchains;
 mod traps;
 mod traps_arm;

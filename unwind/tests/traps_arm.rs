@@ -151,7 +151,8 @@ fn t5_the_index_table_gives_the_body_and_the_instructions_give_what_is_around_it
         let found = rules(&compiled, 0..6);
         assert!(found.iter().map(|(rule, _)| rule.as_str()).eq(AT_EACH), "{found:?}");
         assert_eq!([found[0].1, found[2].1, found[5].1], ["code", "exidx", "code"]);
-        assert_eq!((compiled.report.unwind_entries, compiled.report.unfollowed.len()), (1, 1));
+        // What it calls is not in the file, and what the second entry refuses neither.
+        assert_eq!((compiled.report.unwind_entries, compiled.report.unfollowed.len()), (1, 2));
         let stack = words(&[0, 0, 0x44, BIAS_32 + 0x100a]);
         let memory = StackBytes { start: Avma(SP), bytes: &stack };
         let (frames, _) = Process::new(&compiled.bytes).walk(&registers(0x1006, 0), &memory);
@@ -193,9 +194,34 @@ fn what_nobody_can_unwind_by_its_entry_is_followed_or_is_a_gap_with_its_reason()
     assert!(found.iter().map(|(rule, _)| rule.as_str()).eq(AT_EACH), "{found:?}");
     let reason = "exception index: said not to be unwound, and not followed";
     assert_eq!(with_symbol.report.unfollowed.get(reason), None);
+    // Nobody says which instructions these are, but they themselves.
     let without = compiled(&index, &[], &THUMB, &[]);
-    assert!(rules(&without, 0..6).iter().all(|(rule, _)| rule == "no information"));
-    assert_eq!(without.report.unfollowed.get(reason), Some(&1));
+    assert!(rules(&without, 0..6).iter().map(|(rule, _)| rule.as_str()).eq(AT_EACH));
+    assert_eq!(without.report.unfollowed.get(reason), None);
+    // adds r0, #1, which may be anything.
+    let unknown = compiled(&index, &[], &[0x01, 0x30].repeat(6), &[]);
+    assert!(rules(&unknown, 0..6).iter().all(|(rule, _)| rule == "no information"));
+    assert_eq!(unknown.report.unfollowed.get(reason), Some(&1));
+    // All of the range that is said to be code, which the file has twelve bytes of.
+    assert_eq!(unknown.report.gap_bytes.values().sum::<u64>(), 0x2000);
+}
+
+#[test]
+fn neighbours_whose_entries_a_linker_joined_have_rules_of_their_own() {
+    // Three functions of one frame and one entry: the second is called by the first, nobody calls the third. Behind each, a constant.
+    let function = |call: [u8; 4]| {
+        [&[0x10, 0xb5, 0x82, 0xb0][..], &call, &[0x02, 0xb0, 0x10, 0xbd, 0xff, 0xff, 0xff, 0x0f]].concat()
+    };
+    // bl .+12, and twice to where nothing is.
+    let code =
+        [function([0, 0xf0, 0x04, 0xf8]), function([0, 0xf0, 0x7c, 0xf8]), function([0, 0xf0, 0x7c, 0xf8])].concat();
+    let compiled = compiled(&index(&[(0x1000, 0x8001_a8b0), (0x1030, 1)]), &[], &code, &[]);
+    let found = rules(&compiled, 0..24);
+    for (number, found) in found.chunks(8).enumerate() {
+        assert!(found[..6].iter().map(|(rule, _)| rule.as_str()).eq(AT_EACH), "{number}: {found:?}");
+        // What nothing leads to is no part of a body.
+        assert!(found[6..].iter().all(|(rule, _)| rule == "no information"), "{number}: {found:?}");
+    }
 }
 
 #[test]

@@ -35,6 +35,15 @@ fn table<'d>(elf: &Elf<'d>) -> Option<(&'d [u8], &'d [u8])> {
     Some((symbols.get(..usize::try_from(length).ok()?)?, names.get(..names_length)?))
 }
 
+/// The first value with that tag.
+pub(super) fn value(elf: &Elf<'_>, tag: u64) -> Option<u64> {
+    let word = if elf.is_64 { 8 } else { 4 };
+    let mut entries =
+        elf.segment_bytes(elf.segments.iter().find(|it| it.kind == gabi::PT_DYNAMIC)?)?.chunks_exact(2 * word);
+    let found = entries.find(|entry| elf.fields(entry).word(0, elf.is_64) == Some(tag))?;
+    elf.fields(found).word(word, elf.is_64)
+}
+
 /// Where the loader looks for libraries, one directory each. A debug file keeps the header of the section, not its bytes.
 pub(super) fn run_paths<'d>(elf: &Elf<'d>) -> Vec<&'d [u8]> {
     let Some((entries, names)) = run_path_tables(elf) else { return Vec::new() };

@@ -33,6 +33,7 @@ pub(crate) const EF_MIPS_ARCH_ASE_M16: u32 = 0x0400_0000;
 
 pub(crate) const PT_LOAD: u32 = 1;
 pub(crate) const PT_DYNAMIC: u32 = 2;
+pub(crate) const PT_INTERP: u32 = 3;
 pub(crate) const PT_NOTE: u32 = 4;
 pub(crate) const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 pub(crate) const PF_X: u32 = 1;
@@ -44,9 +45,14 @@ pub(crate) const DT_HASH: u64 = 4;
 pub(crate) const DT_STRTAB: u64 = 5;
 pub(crate) const DT_SYMTAB: u64 = 6;
 pub(crate) const DT_STRSZ: u64 = 10;
+pub(crate) const DT_INIT: u64 = 12;
+pub(crate) const DT_FINI: u64 = 13;
 pub(crate) const DT_RPATH: u64 = 15;
 pub(crate) const DT_RUNPATH: u64 = 29;
 pub(crate) const DT_GNU_HASH: u64 = 0x6fff_fef5;
+pub(crate) const DT_FLAGS_1: u64 = 0x6fff_fffb;
+/// A program, for all that it looks like a library.
+pub(crate) const DF_1_PIE: u64 = 0x0800_0000;
 
 pub(crate) const SHT_NULL: u32 = 0;
 pub(crate) const SHT_SYMTAB: u32 = 2;
@@ -56,6 +62,9 @@ pub(crate) const SHT_DYNAMIC: u32 = 6;
 pub(crate) const SHT_NOBITS: u32 = 8;
 pub(crate) const SHT_REL: u32 = 9;
 pub(crate) const SHT_DYNSYM: u32 = 11;
+pub(crate) const SHT_INIT_ARRAY: u32 = 14;
+pub(crate) const SHT_FINI_ARRAY: u32 = 15;
+pub(crate) const SHT_PREINIT_ARRAY: u32 = 16;
 pub(crate) const SHT_SYMTAB_SHNDX: u32 = 18;
 /// Relocations in a compact form, as LLVM proposes them.
 pub(crate) const SHT_CREL: u32 = 0x4000_0014;

@@ -18,6 +18,8 @@ pub(crate) struct Elf<'d> {
     /// What the processor's supplement says of the code.
     pub(crate) flags: u32,
     pub(crate) kind: ObjectKind,
+    /// Where a process begins; 0 where nobody says it.
+    pub(crate) entry: u64,
     pub(crate) segments: Vec<Segment>,
     pub(crate) sections: Vec<Section<'d>>,
 }
@@ -110,6 +112,7 @@ impl<'d> Elf<'d> {
             machine: u16_at(18, 18),
             flags: header.u32(if is_64 { 48 } else { 36 }).unwrap_or_default(),
             kind,
+            entry: word_at(24, 24),
             segments: Vec::new(),
             sections: Vec::new(),
         };

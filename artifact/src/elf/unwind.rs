@@ -4,7 +4,7 @@ use super::headers::{Elf, Section};
 use super::{dynamic, gabi, relocate, section, symbols};
 use crate::code_ranges::disjoint;
 use crate::symbols::SymbolTable;
-use crate::{Arch, PltSection, SectionSlice, UnwindInputs};
+use crate::{Arch, ObjectKind, PltSection, SectionSlice, UnwindInputs};
 use std::ops::Range;
 use symseal_module::Svma;
 
@@ -90,7 +90,8 @@ fn slice<'d>(elf: &Elf<'d>, name: &[u8]) -> Option<SectionSlice<'d>> {
 /// [`Symbol::type_rank`](crate::symbols::Symbol::type_rank) of a symbol that may be a label inside a function.
 const UNTYPED: u8 = 2;
 
-/// The addresses of the symbols of functions, on processors much of whose code has no other description.
+/// Where functions begin, on processors much of whose code has no other description: by symbols, by the file's entry and by what the loader runs before and after
+/// it, which stripped files keep. Bit 0 tells the instruction set as in a symbol's value.
 fn functions(elf: &Elf<'_>) -> Vec<u64> {
     if !matches!(elf.arch(), Arch::Mips | Arch::MipsLittle | Arch::Riscv64 | Arch::Arm) {
         return Vec::new();
@@ -101,9 +102,32 @@ fn functions(elf: &Elf<'_>) -> Vec<u64> {
         .filter(|symbol| symbol.type_rank < UNTYPED)
         .map(|symbol| symbol.svma | u64::from(symbol.is_compressed))
         .collect();
+    functions.extend(run_by_the_loader(elf));
     functions.sort_unstable();
     functions.dedup();
     functions
+}
+
+/// The entry, initializers and finalizers.
+fn run_by_the_loader(elf: &Elf<'_>) -> Vec<u64> {
+    let is_code = |address: u64| {
+        elf.sections.iter().find(|section| section.is_executable() && section.range().contains(&(address & !1)))
+    };
+    // Linkers give libraries without an entry the beginning of their code for one.
+    let is_program = elf.kind == ObjectKind::Executable
+        || elf.segments.iter().any(|segment| segment.kind == gabi::PT_INTERP)
+        || dynamic::value(elf, gabi::DT_FLAGS_1).is_some_and(|flags| flags & gabi::DF_1_PIE != 0);
+    let entry = Some(elf.entry).filter(|entry| is_program || is_code(*entry).is_some_and(|it| it.addr < entry & !1));
+    let once = [gabi::DT_INIT, gabi::DT_FINI].map(|tag| dynamic::value(elf, tag));
+    let arrays = elf.sections.iter().filter(|section| {
+        matches!(section.kind, gabi::SHT_INIT_ARRAY | gabi::SHT_FINI_ARRAY | gabi::SHT_PREINIT_ARRAY)
+    });
+    let word = if elf.is_64 { 8 } else { 4 };
+    // Where relocations have their values apart, there are none here.
+    let listed = arrays.flat_map(|section| section.bytes.chunks_exact(word));
+    let listed = listed.filter_map(|bytes| elf.fields(bytes).word(0, elf.is_64));
+    let told = entry.into_iter().chain(once.into_iter().flatten()).chain(listed);
+    told.filter(|address| is_code(*address).is_some()).collect()
 }
 
 fn plt_sections(elf: &Elf<'_>) -> Vec<PltSection> {

@@ -139,6 +139,7 @@ pub(super) fn unwind_table(
                 rules: made.rules as u64,
                 text_bytes: made.text_bytes,
                 covered_bytes: made.covered_bytes,
+                gap_bytes: made.gap_bytes,
                 unsupported: unsupported_reasons.values().sum(),
                 unsupported_reasons,
                 lost_registers: made

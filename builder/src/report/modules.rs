@@ -152,6 +152,8 @@ pub struct UnwindReport {
     pub text_bytes: u64,
     /// Bytes of code with a rule.
     pub covered_bytes: u64,
+    /// Bytes of code without one, padding between functions apart: reason → how many.
+    pub gap_bytes: BTreeMap<String, u64>,
     /// Rows that could not be compiled, functions that could not be followed, entries that could not be read, and linkage tables of an unknown form.
     pub unsupported: u64,
     /// How many of them for which reason.

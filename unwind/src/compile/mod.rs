@@ -10,6 +10,7 @@ mod expression;
 mod fdes;
 mod follow;
 mod functions;
+mod gaps;
 mod go;
 mod input;
 mod kept_offset;
@@ -41,6 +42,7 @@ mod write;
 mod x86;
 
 use alloc::borrow::Cow;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ops::Range;
@@ -78,6 +80,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         pieces: Vec::new(),
         rules: Rules::default(),
         programs: Programs::default(),
+        constants: BTreeSet::new(),
         report: Report::default(),
     };
     compiler.report.text_bytes = text.iter().map(|range| range.end - range.start).sum();
@@ -137,9 +140,13 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         pdr::rules(input, &mut compiler);
     }
     go::rules(input, go_table.as_ref(), &mut compiler);
-    exidx::rules(input, &mut compiler);
     if matches!(input.arch, Arch::Riscv64 | Arch::Arm) {
-        functions::rules(input, &mut compiler);
+        // Some begin at the file's entry, which would be followed.
+        #[cfg(feature = "compile")]
+        compiler.starts_of_the_loader(input.arch, input.code);
+        let starts = functions::starts(input, &mut compiler);
+        exidx::rules(input, &starts, &mut compiler);
+        functions::rules(input, &starts, &mut compiler);
     }
     exidx::count_gaps(input, &mut compiler);
     if input.has_sframe && compiler.report.fdes + compiler.report.unwind_entries == 0 {
@@ -154,7 +161,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     pdata::leaves(input, &mut compiler);
     #[cfg(feature = "compile")]
     compiler.count_linkage_tables(input.arch, input.plt);
-    let Compiler { mut pieces, mut rules, programs, mut report, .. } = compiler;
+    let Compiler { mut pieces, mut rules, programs, constants, mut report, .. } = compiler;
     pieces.sort_by_key(Piece::start);
     match input.arch {
         Arch::Aarch64 => pushed_before::correct(&mut pieces, &mut rules),
@@ -175,6 +182,8 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let is_known = |piece: &&Piece| !matches!(rules.of(piece.rule).0.kind(), Some(Kind::Gap | Kind::Unsupported));
     report.covered_bytes = pieces.iter().filter(is_known).map(|piece| piece.end() - piece.start()).sum();
     padding::absorb(input.arch, input.code, &mut pieces);
+    let known = pieces.iter().map(|piece| (*piece, is_known(&piece)));
+    gaps::count(input, &text, known, &constants, &mut report);
     let bytes = write::write(input, &span, &pieces, &mut rules, &programs.into_bytes(), &mut report)?;
     Ok(Compiled { bytes, report })
 }
@@ -184,6 +193,8 @@ struct Compiler<'t> {
     pieces: Vec<Piece>,
     rules: Rules,
     programs: Programs,
+    /// Words among the code that it loads.
+    constants: BTreeSet<u64>,
     report: Report,
 }
 
@@ -249,7 +260,8 @@ impl Compiler<'_> {
                 if *start >= part.end {
                     break;
                 }
-                if range.start < range.end {
+                // A table has no rule that says that there is none.
+                if range.start < range.end && rule.kind() != Some(Kind::Gap) {
                     let rule = self.rules.number_of(*rule, *slots);
                     self.pieces.push(Piece::new(range, rule, origin));
                 }

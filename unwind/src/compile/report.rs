@@ -40,6 +40,8 @@ pub struct Report {
     pub text_bytes: u64,
     /// Bytes of code with a rule that can be carried out or says that there is no caller.
     pub covered_bytes: u64,
+    /// Bytes of code without such a rule, padding between functions apart, by reason.
+    pub gap_bytes: BTreeMap<String, u64>,
     /// Rows of call frame information that this format does not express, or that could not be read: marked in the table as
     /// unsupported. At most [`MAX_UNSUPPORTED_LISTED`] are listed.
     pub unsupported: Vec<Unsupported>,
@@ -92,6 +94,12 @@ impl Report {
         self.count_reason(reason);
         if self.unsupported.len() < MAX_UNSUPPORTED_LISTED {
             self.unsupported.push(Unsupported { range, reason: String::from(reason) });
+        }
+    }
+
+    pub(super) fn count_gap(&mut self, reason: &str, bytes: u64) {
+        if bytes > 0 {
+            *self.gap_bytes.entry(String::from(reason)).or_default() += bytes;
         }
     }
 

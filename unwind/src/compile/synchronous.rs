@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::follow::{self, Function};
-use super::functions::{self, Followed, Set, Step};
+use super::functions::{self, Followed, Set, Starts, Step};
 use super::layout::{Layout, Place};
 use super::mips;
 use super::pdr;
@@ -143,7 +143,7 @@ fn begin(rules: &mut FunctionRules, address: u64, rule: (Rule, Slots)) {
 /// frame without a word of it)
 fn by_instructions(input: &Input<'_>, range: &Range<u64>) -> Option<FunctionRules> {
     let machine = input.arch.machine();
-    let followed = functions::within(input, range.clone(), Set::Riscv)?;
+    let followed = functions::within(input, range.clone(), Set::Riscv, &Starts::default())?;
     if followed.is_exhausted || followed.conflicts > 0 {
         return None;
     }
@@ -175,7 +175,7 @@ fn by_constants(
     // An entry does not say which instructions are there; those that make its frame are.
     let sets: &[Set] = if input.arch == Arch::Arm { &[Set::Thumb, Set::Arm] } else { &[Set::Riscv] };
     let followed = sets.iter().find_map(|set| {
-        let followed = functions::within(input, range.clone(), *set)?;
+        let followed = functions::within(input, range.clone(), *set, &Starts::default())?;
         (!followed.is_exhausted && followed.conflicts == 0 && followed.makes(body)).then_some(followed)
     })?;
     let mut rules = between_rows(entry, known, &followed, machine)

@@ -91,7 +91,7 @@ impl Binary {
             go_runtime: None,
             tasks: None,
             coroutines: None,
-            loaded: section(".ARM.extab").into_iter().collect(),
+            loaded: Vec::new(),
             functions: file
                 .symbols()
                 .chain(file.dynamic_symbols())
@@ -103,6 +103,10 @@ impl Binary {
         };
         for section in file.sections() {
             let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
+            let bytes = section.data().unwrap_or_default();
+            if sh_flags.0 & elf::SHF_ALLOC.0 != 0 && !bytes.is_empty() {
+                parts.loaded.push((section.address(), bytes));
+            }
             if sh_flags.0 & elf::SHF_EXECINSTR.0 == 0 || sh_flags.0 & elf::SHF_ALLOC.0 == 0 || section.size() == 0 {
                 continue;
             }
@@ -114,6 +118,11 @@ impl Binary {
             }
             parts.code.push((section.address(), bytes));
             parts.text.push(range);
+        }
+        // Libraries have none, or the beginning of their code for one.
+        let is_text = |range: &Range<u64>| range.start < file.entry() && file.entry() < range.end;
+        if parts.text.iter().any(is_text) {
+            parts.functions.push(file.entry());
         }
         if parts.pclntab.is_some() {
             let sections = debug_information(&file);

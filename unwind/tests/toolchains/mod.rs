@@ -21,6 +21,10 @@ impl Toolchain {
         format!("{}-gcc", self.triple)
     }
 
+    pub(crate) fn strip(&self) -> String {
+        format!("{}-strip", self.triple)
+    }
+
     /// What clang makes programs for this processor with: the C library's headers are gcc's.
     pub(crate) fn clang_options(&self) -> [String; 3] {
         [format!("--target={}", self.triple), "-isystem".to_owned(), format!("/usr/{}/include", self.triple)]

@@ -74,6 +74,8 @@ pub struct Parts<'a> {
     plt: Vec<Plt<'a>>,
     /// Its symbols.
     pub symbols: SymbolBytes<'a>,
+    /// Where a process begins; none in a library.
+    entry: Option<u64>,
     /// Loaded segments.
     loads: Vec<(u64, &'a [u8])>,
 }
@@ -119,6 +121,7 @@ impl<'a> Parts<'a> {
             pclntab: None,
             plt: Vec::new(),
             symbols: SymbolBytes::default(),
+            entry: None,
             loads: Vec::new(),
         };
         let segments = header.program_headers(endian, bytes).map_err(|_| E::Malformed)?;
@@ -136,6 +139,10 @@ impl<'a> Parts<'a> {
             let name = usize::try_from(section.sh_name(endian)).ok().and_then(|at| names.get(at..));
             parts.section::<H>(name.unwrap_or_default(), section, sections, endian, bytes);
         }
+        // Linkers give libraries without an entry the beginning of their code for one.
+        let is_program = header.e_type(endian) == elf::ET_EXEC
+            || segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP);
+        parts.entry = Some(header.e_entry(endian).into()).filter(|entry| is_program && *entry != 0);
         parts.plt.sort_by_key(|plt| plt.range.start);
         parts.plt.dedup_by_key(|plt| plt.range.start);
         if parts.text.is_empty() {
@@ -260,7 +267,11 @@ impl<'a> Parts<'a> {
         // A table has an id always; nobody compares that of a file without one.
         let unnamed = || DebugId::from_build_id(&[1]).map_err(|_| E::Malformed);
         let debug_id = self.debug_id.clone().map_or_else(unnamed, Ok)?;
-        let functions = if follows { self.symbols.starts()? } else { Vec::new() };
+        let mut functions = if follows { self.symbols.starts()? } else { Vec::new() };
+        if let Some(entry) = self.entry.filter(|_| follows) {
+            functions.try_reserve(1).map_err(|_| E::OutOfMemory)?;
+            functions.push(entry);
+        }
         let input = Input {
             image_base: Svma(self.image_base),
             text: &self.text,

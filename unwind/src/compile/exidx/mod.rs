@@ -10,12 +10,13 @@ mod frame;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::functions::{self, Set, Step};
+use super::functions::{self, Followed, Set, Starts, Step};
 use super::layout::Layout;
 use super::pieces::Origin;
+use super::synchronous::FunctionRules;
 use super::{Compiler, Input};
 use crate::arch::Arch;
-use crate::rule::{Rule, RuleSource, Slots};
+use crate::rule::{Kind, Rule, RuleSource, Slots};
 use crate::source::SourceKind;
 
 const ENTRY_BYTES: usize = 8;
@@ -29,6 +30,8 @@ struct Entry {
     /// In the section.
     offset: u64,
     start: u64,
+    /// The instructions there, where the entry says it: assemblers need not.
+    set: Option<Set>,
     description: u32,
     /// Where the description is itself.
     place: u64,
@@ -47,7 +50,9 @@ fn entries((address, section): (u64, &[u8])) -> Vec<Entry> {
         let word = |at: usize| words.get(at).map_or(0, |word| u32::from_le_bytes(*word));
         let offset = (at * ENTRY_BYTES) as u64;
         let place = address.wrapping_add(offset);
-        Entry { offset, start: relative(place, word(0)) & !1, description: word(1), place: place.wrapping_add(4) }
+        let start = relative(place, word(0));
+        let set = (start & 1 == 1).then_some(Set::Thumb);
+        Entry { offset, start: start & !1, set, description: word(1), place: place.wrapping_add(4) }
     };
     let mut entries: Vec<Entry> = entries.iter().enumerate().map(read).collect();
     entries.sort_by_key(|entry| (entry.start, entry.offset));
@@ -55,12 +60,19 @@ fn entries((address, section): (u64, &[u8])) -> Vec<Entry> {
     entries
 }
 
+/// Where entries begin, in which instruction set if they say it, and whether they describe what is there.
+pub(super) fn starts(input: &Input<'_>) -> impl Iterator<Item = (u64, Option<Set>, bool)> + use<> {
+    let section = input.exidx.filter(|_| input.arch == Arch::Arm);
+    section
+        .map(entries)
+        .unwrap_or_default()
+        .into_iter()
+        .map(|entry| (entry.start, entry.set, entry.description != CANT_UNWIND))
+}
+
 /// Adds the rules of the functions that the index table describes and nothing else has spoken for.
-pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+pub(super) fn rules(input: &Input<'_>, starts: &Starts, compiler: &mut Compiler<'_>) {
     let Some(section) = input.exidx.filter(|_| input.arch == Arch::Arm) else { return };
-    let mut symbols: Vec<(u64, Set)> = input.functions.iter().map(|value| Set::of_symbol(input.arch, *value)).collect();
-    symbols.sort_by_key(|(start, _)| *start);
-    symbols.dedup_by_key(|(start, _)| *start);
     let entries = entries(section);
     let ends = entries.iter().skip(1).map(|entry| entry.start).chain([u64::MAX]);
     for (entry, end) in entries.iter().zip(ends) {
@@ -78,18 +90,16 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         let origin = Origin::new(SourceKind::Exidx, entry.offset);
         match described(input, entry) {
             Ok(body) => {
-                // Linkers join the descriptions of neighbours that say the same.
-                let inner = symbols.partition_point(|(start, _)| *start <= first.start);
-                let inner_end = symbols.partition_point(|(start, _)| *start < last.end);
-                let inner = symbols.get(inner..inner_end).unwrap_or_default();
-                let ends = inner.iter().map(|(start, _)| *start).chain([last.end]);
-                for (start, end) in core::iter::once(first.start).chain(inner.iter().map(|(start, _)| *start)).zip(ends)
-                {
-                    let set = symbols.binary_search_by_key(&start, |(start, _)| *start).ok();
-                    let set = set.and_then(|at| symbols.get(at)).map(|(_, set)| *set);
-                    let rules = function(input, start..end, set, &body, compiler);
-                    let parts = clipped(&claimed, &(start..end));
-                    compiler.add(&parts, &rules, origin);
+                // Linkers join the descriptions of neighbours that say the same, if these are in the entries themselves.
+                let may_be_joined = entry.description >> 31 != 0;
+                let mut parts: Vec<(u64, Option<Set>)> = starts.within(first.start..last.end).collect();
+                if parts.first().is_none_or(|(start, _)| *start != first.start) {
+                    parts.insert(0, (first.start, None));
+                }
+                let ends = parts.iter().skip(1).map(|(start, _)| *start).chain([last.end]);
+                for ((start, set), end) in parts.iter().zip(ends) {
+                    let (rules, end) = function(input, *start..end, *set, &body, (may_be_joined, starts), compiler);
+                    compiler.add(&clipped(&claimed, &(*start..end)), &rules, origin);
                 }
             }
             Err(reason) => compiler.unsupported(&claimed, origin, RuleSource::Exidx, reason),
@@ -167,38 +177,50 @@ fn word_at(input: &Input<'_>, address: u64) -> Option<u32> {
     })
 }
 
-/// The rules of one function, of whose instruction set nothing or this is known.
+/// The rules of one function, of whose instruction set nothing or this is known, and where they end.
 fn function(
     input: &Input<'_>,
     range: Range<u64>,
     set: Option<Set>,
     body: &Layout,
+    (may_be_joined, starts): (bool, &Starts),
     compiler: &mut Compiler<'_>,
-) -> Vec<(u64, (Rule, Slots))> {
+) -> (FunctionRules, u64) {
     let machine = input.arch.machine();
     let Some(said) = body.rule(machine, RuleSource::Exidx) else {
-        let rule = Rule::bare(crate::rule::Kind::Unsupported, RuleSource::Exidx);
-        return Vec::from([(range.start, (rule, Slots::SAME))]);
+        let rule = Rule::bare(Kind::Unsupported, RuleSource::Exidx);
+        return (Vec::from([(range.start, (rule, Slots::SAME))]), range.end);
     };
     let mut rules = Vec::from([(range.start, said)]);
     // Nothing is made, so nothing needs to be followed.
     if *body == Layout::entry(machine) {
-        return rules;
+        return (rules, range.end);
     }
     let sets = set.map_or([Some(Set::Thumb), Some(Set::Arm)], |set| [Some(set), None]);
     let followed = sets.into_iter().flatten().find_map(|set| {
-        let followed = functions::within(input, range.clone(), set)?;
+        let followed = functions::within(input, range.clone(), set, starts)?;
         (!followed.is_exhausted && followed.makes(body)).then_some(followed)
     });
     let Some(followed) = followed else {
         const OTHER: &str = "exception index: the instructions do not make the frame that it says";
-        compiler.report.count_unfollowed(Some(range), OTHER);
-        return rules;
+        compiler.report.count_unfollowed(Some(range.clone()), OTHER);
+        // Of a neighbour that was joined, the beginning was cut off, or was not found at all.
+        let is_told = !may_be_joined || !starts.are_late_at(range.end);
+        return (if is_told { rules } else { Vec::new() }, range.end);
+    };
+    compiler.constants.extend(&followed.literals);
+    // What stands behind all that was reached may be a neighbour that nothing has led to, which has a beginning of its own.
+    let end = if may_be_joined { range.end.min(end_of(&followed)) } else { range.end };
+    // Of a function that may begin before, not all paths are known.
+    let between = if may_be_joined && starts.are_late_at(range.start) {
+        (Rule::bare(Kind::Gap, RuleSource::Exidx), Slots::SAME)
+    } else {
+        said
     };
     let mut next = range.start;
     for (address, bytes, step) in followed.steps() {
         if address > next {
-            push(&mut rules, next, said);
+            push(&mut rules, next, between);
         }
         let rule = match step {
             Step::Rule(rule, slots) if body.is_at(rule, slots, machine) => said,
@@ -208,13 +230,18 @@ fn function(
         push(&mut rules, address, rule);
         next = address.saturating_add(bytes);
     }
-    if next < range.end {
+    if next < end {
         push(&mut rules, next, said);
     }
-    rules
+    (rules, end)
 }
 
-fn push(rules: &mut Vec<(u64, (Rule, Slots))>, address: u64, rule: (Rule, Slots)) {
+/// Behind the last instruction that was reached.
+fn end_of(followed: &Followed) -> u64 {
+    followed.reached().map(|(address, bytes)| address.saturating_add(bytes)).last().unwrap_or(0)
+}
+
+fn push(rules: &mut FunctionRules, address: u64, rule: (Rule, Slots)) {
     match rules.last_mut() {
         Some((_, last)) if *last == rule => {}
         Some((start, last)) if *start == address => *last = rule,

@@ -1,7 +1,7 @@
 //! ARM instructions that make and take down frames, and where instructions lead. (ARM Architecture Reference Manual for ARMv7-A,
 //! chapter A5)
 
-use super::follow::{Flow, Instruction};
+use super::instruction::{Flow, Instruction};
 use super::state::Effect;
 use super::thumb::{coprocessor, indexed, pair, pop, push};
 
@@ -12,16 +12,27 @@ const PC: u8 = 15;
 pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
     let word = u32::from_le_bytes(*code.first_chunk::<4>()?);
     if word >> 28 == 15 {
-        // blx; the others do nothing to general registers.
-        let flow = if word >> 25 & 7 == 5 { Flow::Call(None) } else { Flow::Next };
+        // blx, to half words; the others do nothing to general registers.
+        let distance = i64::from((word << 8) as i32 >> 6) + i64::from(word >> 24 & 1) * 2 + 8;
+        let flow = if word >> 25 & 7 == 5 { Flow::Exchange(distance) } else { Flow::Next };
         return Some(Instruction::of(4, flow));
     }
     let is_conditional = word >> 28 != 14;
-    let instruction = plain(word);
+    let instruction = Instruction { literal: literal(word), ..plain(word) };
     Some(match instruction.flow {
         Flow::Branch { distance, .. } => Instruction::of(4, Flow::Branch { distance, is_conditional }),
         _ => Instruction { is_conditional, ..instruction },
     })
+}
+
+/// Where `ldr` and `vldr` load constants from.
+fn literal(word: u32) -> Option<i32> {
+    let distance = match word >> 16 & 0xf7f {
+        0x51f if word >> 12 & 15 != u32::from(PC) => word & 0xfff,
+        0xd1f | 0xd5f if word >> 9 & 7 == 5 => (word & 0xff) * 4,
+        _ => return None,
+    } as i32;
+    Some(if word >> 23 & 1 != 0 { distance } else { -distance } + 8)
 }
 
 fn plain(word: u32) -> Instruction {
@@ -177,6 +188,7 @@ mod tests {
         check(0xe12f_ff1e, &[], Flow::Return); // bx lr
         check(0xe12f_ff33, &[], Flow::Call(None)); // blx r3
         check(0xeb00_0000, &[], Flow::Call(Some(8))); // bl .+8
+        check(0xfb00_0000, &[], Flow::Exchange(10)); // blx .+10
         check(0x0a00_0000, &[], Flow::Branch { distance: 8, is_conditional: true }); // beq .+8
         check(0xea00_0000, &[], Flow::Branch { distance: 8, is_conditional: false }); // b .+8
         check(0xed2d_8b04, &[sp(-16)], Flow::Next); // vpush {d8-d9}

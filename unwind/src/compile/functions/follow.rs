@@ -3,62 +3,16 @@
 //! An instruction's state comes from those that lead to it. What leads on from a call is followed last and by rising address,
 //! because some calls never return, and what stands behind them may belong to another path, or to the next function.
 
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::super::layout::Layout;
+use super::instruction::{Decode, Flow, Instruction};
+use super::pages::{Known, States};
 use super::state::{Asked, Effect, State};
 use crate::arch::{Arch, Machine};
 use crate::rule::{Rule, Slots};
-
-/// Where an instruction leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Flow {
-    Next,
-    /// Behind a call, if it returns; with the distance to what is called from the instruction's own address, where that is told.
-    Call(Option<i64>),
-    /// To a distance from the instruction's own address, or also to the next.
-    Branch {
-        distance: i64,
-        is_conditional: bool,
-    },
-    /// To where a register points: a switch, or a tail call.
-    Indirect,
-    /// To a distance from the instruction that is not known: a switch.
-    Switch,
-    /// To one of the distances that follow the instruction, in half words from there, each of so many bytes. (Thumb, `tbb` and `tbh`)
-    Table(usize),
-    Return,
-    /// Nowhere.
-    Trap,
-}
-
-/// One instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) struct Instruction {
-    pub(super) bytes: usize,
-    /// In order.
-    pub(super) effects: [Option<Effect>; 2],
-    pub(super) flow: Flow,
-    /// Whether it does anything depends on flags.
-    pub(super) is_conditional: bool,
-    /// How many instructions behind it depend on flags. (Thumb, `it`)
-    pub(super) makes_conditional: u8,
-}
-
-impl Instruction {
-    pub(super) const fn of(bytes: usize, flow: Flow) -> Self {
-        Self { bytes, effects: [None; 2], flow, is_conditional: false, makes_conditional: 0 }
-    }
-
-    pub(super) const fn doing(bytes: usize, effect: Effect) -> Self {
-        Self { effects: [Some(effect), None], ..Self::of(bytes, Flow::Next) }
-    }
-}
-
-/// The instruction that `code` begins with; `None` where it is cut.
-pub(in super::super) type Decode = fn(code: &[u8]) -> Option<Instruction>;
 
 /// What was found for one instruction that some path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,17 +23,20 @@ pub(in super::super) enum Step {
     Rule(Rule, Slots),
 }
 
-/// The state before an instruction and its length in bytes, if some path leads to it.
-type Known = Option<(State, u8)>;
-
 /// A function that was followed.
 pub(in super::super) struct Followed {
     start: u64,
-    states: Vec<Known>,
+    states: States,
     unit: usize,
     machine: &'static Machine,
-    /// Where it calls to.
-    pub(super) callees: BTreeSet<u64>,
+    /// Where it calls to, and whether the other instruction set is there.
+    pub(super) callees: BTreeSet<(u64, bool)>,
+    /// Where it jumps to outside of itself with everything as a caller has it.
+    pub(super) tails: BTreeSet<u64>,
+    /// Words that it loads from among the code.
+    pub(in super::super) literals: BTreeSet<u64>,
+    /// What speaks for a function that begins here, and what against.
+    pub(super) signs: Signs,
     /// How often two paths led to one instruction with frames that contradict each other.
     pub(in super::super) conflicts: usize,
     /// Instructions and entries of tables that were looked at, those that were met again included.
@@ -88,27 +45,78 @@ pub(in super::super) struct Followed {
     pub(in super::super) is_exhausted: bool,
 }
 
+/// What following code from a place on shows of whether a function begins there. What stands behind a call may belong to another function, and shows
+/// nothing against it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in super::super) struct Signs {
+    /// It saves the return address before it calls anything.
+    pub(super) saves_link: bool,
+    /// It does so by its first instruction: inside a function that was done already.
+    pub(super) begins_by_it: bool,
+    /// It returns to who called, with all that a function keeps.
+    pub(super) returns: bool,
+    /// It takes down more than it made, or returns by what is no return address.
+    pub(super) is_contradicted: bool,
+}
+
+impl Signs {
+    /// Whether a function begins there, if nobody says so: else a word that only looks like an address would be one. Where the frame comes out even at
+    /// a return, it does so at every instruction, wherever it was entered.
+    pub(super) fn are_proof(self) -> bool {
+        (self.begins_by_it || self.returns) && !self.is_contradicted
+    }
+}
+
+/// How much was found when something began that may have to be taken back.
+struct Mark {
+    log: usize,
+    calls: usize,
+    callees: usize,
+    tails: usize,
+    switches: usize,
+    literals: usize,
+    tail: Option<State>,
+    conflicts: usize,
+}
+
 struct Follower<'c> {
     code: &'c [u8],
     start: u64,
     machine: &'static Machine,
     decode: Decode,
+    /// Functions that are called somewhere.
+    called: &'c BTreeSet<u64>,
     /// Instructions begin at multiples of this.
     unit: usize,
     /// The state before each place where an instruction may begin, and how long the instruction is.
-    states: Vec<Known>,
+    states: States,
     queue: Vec<usize>,
     behind_calls: BTreeSet<(usize, usize)>,
     call_states: Vec<State>,
-    callees: BTreeSet<u64>,
+    /// Words that are loaded: these are no instructions.
+    literals: BTreeSet<u64>,
+    /// In the order in which they were found.
+    new_literals: Vec<u64>,
+    callees: Vec<(u64, bool)>,
+    tails: Vec<u64>,
+    signs: Signs,
+    is_behind_calls: bool,
+    /// CFA minus the stack pointer at the last call that something was followed behind.
+    called_at: Option<i32>,
     /// The states that jumps to somewhere in the function leave, by where the jump is.
     switches: BTreeMap<usize, State>,
     /// The state that a jump without a frame leaves: a switch, or a tail call.
     tail: Option<State>,
-    /// While cases of a jump table are followed: what the states were before.
-    undo: Option<Vec<(usize, Known)>>,
-    /// The code that is followed as a case keeps a frame of its own.
+    /// In the order of `switches`' making.
+    new_switches: Vec<usize>,
+    /// While something is followed that may be another function's: what the states were before.
+    log: Vec<(usize, Known)>,
+    /// Cases of a jump table are followed.
+    is_in_cases: bool,
+    /// The code that is followed as a case, or as what a call comes back to, is another function's.
     is_foreign: bool,
+    /// It leads into constants, or on into the next function, with a frame.
+    is_astray: bool,
     conflicts: usize,
     turns: u64,
 }
@@ -118,30 +126,46 @@ pub(super) const MOST_TURNS_PER_BYTE: u64 = 8;
 
 impl Followed {
     /// Follows the function at `start` that `code` begins with, to its end at the latest.
-    pub(in super::super) fn new(start: u64, code: &[u8], machine: &'static Machine, decode: Decode) -> Self {
+    pub(in super::super) fn new(
+        start: u64,
+        code: &[u8],
+        machine: &'static Machine,
+        decode: Decode,
+        called: &BTreeSet<u64>,
+    ) -> Self {
         let unit = machine.instruction_alignment;
         let mut follower = Follower {
             code,
             start,
             machine,
             decode,
+            called,
             unit,
-            states: vec![None; code.len().div_ceil(unit)],
+            states: States::default(),
             queue: Vec::new(),
             behind_calls: BTreeSet::new(),
             call_states: Vec::new(),
-            callees: BTreeSet::new(),
+            literals: BTreeSet::new(),
+            new_literals: Vec::new(),
+            callees: Vec::new(),
+            tails: Vec::new(),
+            signs: Signs::default(),
+            is_behind_calls: false,
+            called_at: None,
             switches: BTreeMap::new(),
             tail: None,
-            undo: None,
+            new_switches: Vec::new(),
+            log: Vec::new(),
+            is_in_cases: false,
             is_foreign: false,
+            is_astray: false,
             conflicts: 0,
-            turns: code.len() as u64 / 8,
+            turns: 0,
         };
         follower.lead(0, State::ENTRY);
         follower.run();
         // In a function with a frame, a jump without one is a tail call.
-        let has_frame = follower.states.iter().flatten().any(|(state, _)| state.depth() != Some(0));
+        let has_frame = follower.states.iter().any(|(_, (state, _))| state.depth() != Some(0));
         if let Some(state) = follower.tail.filter(|_| !has_frame) {
             follower.switches.insert(0, state);
         }
@@ -149,26 +173,33 @@ impl Followed {
             follower.cases();
         }
         let is_exhausted = follower.is_exhausted();
-        let Follower { states, callees, conflicts, turns, .. } = follower;
-        Self { start, states, unit, machine, callees, conflicts, turns, is_exhausted }
+        let Follower { states, callees, tails, literals, signs, conflicts, turns, .. } = follower;
+        let (callees, tails) = (callees.into_iter().collect(), tails.into_iter().collect());
+        Self { start, states, unit, machine, callees, tails, literals, signs, conflicts, turns, is_exhausted }
     }
 
     /// Whether the frame is somewhere what is said of the body.
     pub(in super::super) fn makes(&self, body: &Layout) -> bool {
-        self.states.iter().flatten().any(|(state, _)| state.is_as_in(body, self.machine))
+        self.states.iter().any(|(_, (state, _))| state.is_as_in(body, self.machine))
     }
 
     /// Whether the CFA before the instruction at `address` is where `layout` counts it; `None` where that is not known.
     pub(in super::super) fn has_cfa_of(&self, address: u64, layout: &Layout) -> Option<bool> {
         let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
-        let (state, _) = self.states.get(at / self.unit)?.as_ref()?;
+        let (state, _) = self.states.get(at / self.unit)?;
         state.has_cfa_of(layout, self.machine)
+    }
+
+    /// Address and length of each instruction that was reached, by rising address.
+    pub(in super::super) fn reached(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.states
+            .iter()
+            .filter_map(|(at, (_, bytes))| Some((self.start.checked_add((at * self.unit) as u64)?, u64::from(*bytes))))
     }
 
     /// Address, length and rule of each instruction that was reached, by rising address.
     pub(in super::super) fn steps(&self) -> impl Iterator<Item = (u64, u64, Step)> + '_ {
-        self.states.iter().enumerate().filter_map(|(at, state)| {
-            let (state, bytes) = state.as_ref()?;
+        self.states.iter().filter_map(|(at, (state, bytes))| {
             let step = state.rule(self.machine).map_or(Step::Lost, |(rule, slots)| Step::Rule(rule, slots));
             Some((self.start.checked_add((at * self.unit) as u64)?, u64::from(*bytes), step))
         })
@@ -186,25 +217,42 @@ impl Follower<'_> {
 
     /// Some path leads to the instruction at `at` with `state`.
     fn lead(&mut self, at: usize, state: State) {
-        let Some(bytes) = self.instruction(at).and_then(|instruction| u8::try_from(instruction.bytes).ok()) else {
+        let Some(instruction) = self.instruction(at) else { return };
+        let Ok(bytes) = u8::try_from(instruction.bytes) else { return };
+        if self.is_uncertain() && self.is_literal(at) {
             return;
-        };
-        let Some(known) = self.states.get_mut(at / self.unit) else { return };
+        }
+        if self.is_behind_calls && self.begins_another(&instruction, &state) {
+            self.is_foreign = true;
+            return;
+        }
+        let known = self.states.get(at / self.unit);
         let met = match known {
             None => Some(state),
             Some((known, _)) => known.meet(&state),
         };
         match met {
-            None => self.conflicts += 1,
-            Some(met) if *known == Some((met, bytes)) => {}
+            None => {
+                self.conflicts += 1;
+            }
+            Some(met) if known == Some((met, bytes)) => {}
             Some(met) => {
-                if let Some(undo) = &mut self.undo {
-                    undo.push((at, *known));
+                if self.is_uncertain() {
+                    self.log.push((at, known));
                 }
-                *known = Some((met, bytes));
+                self.states.set(at / self.unit, Some((met, bytes)));
                 self.queue.push(at);
             }
         }
+    }
+
+    fn is_literal(&self, at: usize) -> bool {
+        self.literals.contains(&(self.start.wrapping_add(at as u64) & !3))
+    }
+
+    /// Whether what is followed may be another function.
+    fn is_uncertain(&self) -> bool {
+        self.is_in_cases || self.is_behind_calls
     }
 
     /// A branch leads to the instruction at `at` with `state`.
@@ -229,7 +277,7 @@ impl Follower<'_> {
                 state.apply(*effect, self.machine);
             }
             match instruction.flow {
-                Flow::Call(_) => has_called = true,
+                Flow::Call(_) | Flow::Exchange(_) => has_called = true,
                 Flow::Next => {}
                 _ => return false,
             }
@@ -242,19 +290,65 @@ impl Follower<'_> {
     }
 
     fn run(&mut self) {
-        loop {
-            while let Some(at) = self.queue.pop() {
-                self.step(at);
-                if self.is_exhausted() {
-                    return;
-                }
-            }
-            let Some((at, number)) = self.behind_calls.pop_first() else { return };
+        self.run_queue();
+        while let Some((at, number)) = self.behind_calls.pop_first() {
+            self.is_behind_calls = true;
             let state = self.call_states.get(number).copied();
-            if let Some(state) = state.filter(|_| !self.begins_a_function(at)) {
-                self.lead(at, state);
+            let Some(state) = state.filter(|_| !self.begins_a_function(at)) else { continue };
+            // A call that never returns comes back to nothing: what stands behind it is another function's, or has another frame.
+            let mark = self.mark();
+            self.called_at = state.depth();
+            let before = (core::mem::take(&mut self.is_foreign), core::mem::take(&mut self.is_astray));
+            self.lead(at, state);
+            self.run_queue();
+            if self.is_foreign || self.is_astray {
+                self.take_back(mark);
+            }
+            (self.is_foreign, self.is_astray) = before;
+            if !self.is_in_cases {
+                self.log.clear();
             }
         }
+    }
+
+    fn run_queue(&mut self) {
+        while let Some(at) = self.queue.pop().filter(|_| !self.is_exhausted()) {
+            self.step(at);
+        }
+    }
+
+    /// From here on, what is found may be taken back.
+    fn mark(&mut self) -> Mark {
+        Mark {
+            log: self.log.len(),
+            calls: self.call_states.len(),
+            callees: self.callees.len(),
+            tails: self.tails.len(),
+            switches: self.new_switches.len(),
+            literals: self.new_literals.len(),
+            tail: self.tail,
+            conflicts: self.conflicts,
+        }
+    }
+
+    fn take_back(&mut self, mark: Mark) {
+        while self.log.len() > mark.log
+            && let Some((at, before)) = self.log.pop()
+        {
+            self.states.set(at / self.unit, before);
+        }
+        self.queue.clear();
+        self.behind_calls.retain(|(_, number)| *number < mark.calls);
+        self.callees.truncate(mark.callees);
+        self.tails.truncate(mark.tails);
+        for at in self.new_switches.split_off(mark.switches) {
+            self.switches.remove(&at);
+        }
+        for literal in self.new_literals.split_off(mark.literals) {
+            self.literals.remove(&literal);
+        }
+        self.tail = mark.tail;
+        self.conflicts = mark.conflicts;
     }
 
     /// Whether a return is the next that leads elsewhere, within what one `it` makes depend on flags.
@@ -273,12 +367,22 @@ impl Follower<'_> {
 
     /// Whether the instruction lowers the stack pointer by a constant: behind a call, that is the next function, and the call never returns.
     fn begins_a_function(&self, at: usize) -> bool {
-        self.instruction(at).is_some_and(|instruction| self.lowers(&instruction))
+        self.instruction(at).is_some_and(|instruction| instruction.lowers(self.machine.sp))
     }
 
-    fn lowers(&self, instruction: &Instruction) -> bool {
-        let sp = self.machine.sp;
-        matches!(instruction.effects, [Some(Effect::Add { to, from, value: ..0 }), _] if to == sp && from == sp)
+    /// Whether a function begins with the instruction that is not the one that is followed: behind a call that never returns, and constants
+    /// perhaps. It saves the return address, when that of this function is saved and gone.
+    fn begins_another(&self, instruction: &Instruction, state: &State) -> bool {
+        let Some(link) = self.machine.link.filter(|_| !state.has_live_link(self.machine)) else { return false };
+        match self.machine.arch {
+            Arch::Arm => instruction.pushes(self.machine.sp, link),
+            // There it serves for other values too; not where room was made since the call.
+            _ => {
+                let has_room = state.depth().zip(self.called_at).is_some_and(|(depth, at)| depth > at);
+                let stores = |effect| matches!(effect, Effect::Store { register, .. } if register == link);
+                has_room && instruction.effects.first().copied().flatten().is_some_and(stores)
+            }
+        }
     }
 
     /// Follows the cases of a jump table: nothing else leads to them. Nobody may say where the function ends, and another one without a
@@ -292,22 +396,20 @@ impl Follower<'_> {
             let before = self.switches.range(..=at).next_back().or_else(|| self.switches.first_key_value());
             let Some(state) = before.map(|(_, state)| *state) else { return };
             let is_padding = self.code.get(at..at + instruction.bytes).is_some_and(self.machine.is_padding);
-            let is_known = self.states.get(at / self.unit).is_none_or(Option::is_some);
+            let is_known = self.states.get(at / self.unit).is_some();
             if !is_known && !is_padding {
-                let conflicts = self.conflicts;
-                self.undo = Some(Vec::new());
+                let mark = self.mark();
+                (self.is_in_cases, self.is_astray) = (true, false);
                 self.lead(at, state);
                 self.run();
-                let undo = self.undo.take().unwrap_or_default();
                 if self.is_foreign {
-                    for (at, before) in undo.into_iter().rev() {
-                        if let Some(known) = self.states.get_mut(at / self.unit) {
-                            *known = before;
-                        }
-                    }
-                    self.conflicts = conflicts;
-                    return;
+                    return self.take_back(mark);
                 }
+                // Constants, or what stands before the first instruction that shows the next function.
+                if self.is_astray {
+                    self.take_back(mark);
+                }
+                self.log.clear();
             }
             at += instruction.bytes;
         }
@@ -335,50 +437,94 @@ impl Follower<'_> {
         }
     }
 
+    /// The address that is `distance` away from the instruction at `at`.
+    fn away(&self, at: usize, distance: i64) -> u64 {
+        let address = self.start.wrapping_add(at as u64).wrapping_add_signed(distance);
+        if self.machine.word == 4 { address & 0xffff_ffff } else { address }
+    }
+
+    fn note_signs(&mut self, before: &State, after: &State, flow: Flow) {
+        // Of what flags decide one way is not told here.
+        let is_known = !before.is_split() && !after.is_split();
+        let links = before.has_link(self.machine) || after.has_link(self.machine);
+        let is_back = after.depth() == Some(0);
+        let returns = flow == Flow::Return && !self.is_in_cases && is_known;
+        self.signs.returns |= returns && is_back && links && after.has_all_kept(self.machine);
+        if !self.is_behind_calls && !self.is_in_cases {
+            self.signs.saves_link |= after.saves_link(self.machine);
+            let is_above = after.depth().is_some_and(|depth| depth < 0);
+            let is_wrong = returns && after.depth().is_some_and(|depth| depth != 0 || !links);
+            self.signs.is_contradicted |= is_above || is_wrong;
+        }
+    }
+
     fn step(&mut self, at: usize) {
-        let (Some(Some((state, _))), Some(instruction)) =
-            (self.states.get(at / self.unit).copied(), self.instruction(at))
-        else {
+        let (Some((state, _)), Some(instruction)) = (self.states.get(at / self.unit), self.instruction(at)) else {
             return;
         };
         self.turns += 1;
+        if let Some(distance) = instruction.literal {
+            let from = self.start.wrapping_add(at as u64) & !3;
+            let literal = from.wrapping_add_signed(distance.into());
+            if self.literals.insert(literal) {
+                self.new_literals.push(literal);
+            }
+        }
         let mut after = state;
         for effect in instruction.effects.iter().flatten() {
             after.apply(*effect, self.machine);
         }
+        self.signs.begins_by_it |= at == 0 && after.saves_link(self.machine);
+        self.note_signs(&state, &after, instruction.flow);
         after.pass_conditional(instruction.makes_conditional);
         let is_conditional = instruction.is_conditional || state.is_conditional();
         // What depends on flags and leads away ends one of the two ways; and what does not depend on them, nobody reaches but by the other.
         let is_split = state.is_split() && is_conditional && instruction.flow == Flow::Next;
         let (mut after, mut skipped) = (after.split(is_split), state.split(is_split));
         skipped.pass_conditional(0);
-        self.is_foreign |= self.undo.is_some() && self.lowers(&instruction);
+        self.is_foreign |= self.is_in_cases && instruction.lowers(self.machine.sp);
         let next = at + instruction.bytes;
         let target = |distance: i64| i64::try_from(at).ok()?.checked_add(distance);
         match instruction.flow {
             Flow::Next => {
                 let met = if is_conditional { after.meet(&skipped) } else { Some(after) };
                 let met = met.unwrap_or_else(|| skipped.split(self.returns_soon(next)));
+                self.is_astray |= self.is_literal(next) || (next >= self.code.len() && met.depth() != Some(0));
                 return self.lead(next, met);
             }
-            Flow::Call(distance) => {
+            flow @ (Flow::Call(_) | Flow::Exchange(_)) => {
                 // Data lie among the cases of ARM, and read as calls to anywhere.
-                let is_certain = self.undo.is_none() || self.machine.arch != Arch::Arm;
-                if let Some(distance) = distance.filter(|_| is_certain) {
-                    self.callees.insert(self.start.wrapping_add(at as u64).wrapping_add_signed(distance));
+                let is_certain = !self.is_in_cases || self.machine.arch != Arch::Arm;
+                let callee = match flow {
+                    Flow::Call(distance) => distance.map(|distance| (distance, false)),
+                    Flow::Exchange(distance) => Some((distance, true)),
+                    _ => None,
+                };
+                if let Some((distance, exchanges)) = callee.filter(|_| is_certain) {
+                    self.callees.push((self.away(at, distance), exchanges));
                 }
                 after.call(self.machine);
                 self.behind_calls.insert((next, self.call_states.len()));
                 self.call_states.push(after);
             }
             Flow::Branch { distance, is_conditional: depends } => {
-                if let Some(target) = target(distance).and_then(|target| usize::try_from(target).ok())
-                    && target < self.code.len()
-                    && target.is_multiple_of(self.unit)
-                {
-                    self.lead_on(target, after);
+                let has_frame = after.depth().is_none_or(|depth| depth != 0);
+                let inside = target(distance).and_then(|target| usize::try_from(target).ok());
+                match inside.filter(|target| *target < self.code.len()) {
+                    Some(target) if target.is_multiple_of(self.unit) => self.lead_on(target, after),
+                    Some(_) => {}
+                    None if !self.is_in_cases && after.is_as_entered() => {
+                        self.tails.push(self.away(at, distance));
+                    }
+                    // No function calls another by a jump before it has given its frame back.
+                    None => {
+                        let is_called = || self.called.contains(&self.away(at, distance));
+                        self.is_foreign |= self.is_behind_calls && has_frame && is_called();
+                    }
                 }
+                self.is_foreign |= self.is_behind_calls && has_frame && inside == Some(0);
                 if depends {
+                    self.is_astray |= next >= self.code.len() && has_frame;
                     self.lead_on(next, after);
                 }
             }
@@ -387,10 +533,19 @@ impl Follower<'_> {
                 self.tail.get_or_insert(after);
             }
             Flow::Indirect | Flow::Switch => {
-                self.switches.entry(at).or_insert(after);
+                if let Entry::Vacant(new) = self.switches.entry(at) {
+                    new.insert(after);
+                    self.new_switches.push(at);
+                }
             }
             Flow::Return => {
-                self.is_foreign |= self.undo.is_some() && after.depth() != Some(0) && !state.is_split();
+                let links = state.has_link(self.machine) || after.has_link(self.machine);
+                let is_wrong = match after.depth() {
+                    _ if state.is_split() => false,
+                    Some(0) => !self.is_in_cases && !links,
+                    Some(_) | None => true,
+                };
+                self.is_foreign |= self.is_uncertain() && is_wrong;
             }
             Flow::Trap => {}
         }

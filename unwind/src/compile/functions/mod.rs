@@ -2,23 +2,26 @@
 //! how the frame is made and taken down is followed along branches, and so is what it is in between. (RISC-V and 32-bit ARM; MIPS, with its
 //! delay slots, has [`mips`](super::mips))
 //!
-//! Functions begin where symbols say, and where other code calls to: code that was followed, and code that has call frame information.
+//! Functions begin where symbols say, where other code calls to, and where instructions show it ([`starts`]).
 
 mod arm;
 mod follow;
+mod instruction;
+mod pages;
 mod riscv64;
+mod starts;
 mod state;
 mod thumb;
 
-use alloc::collections::{BTreeMap, BTreeSet};
 use core::ops::Range;
 
 use super::pieces::{Origin, Piece};
 use super::{Compiler, Input};
 use crate::arch::Arch;
 use crate::source::SourceKind;
-use follow::{Decode, Flow, MOST_TURNS_PER_BYTE};
 pub(super) use follow::{Followed, Step};
+use instruction::{Decode, Flow};
+pub(super) use starts::Starts;
 
 /// No function is longer, in bytes: what keeps the memory for a hostile input small.
 const LONGEST: u64 = 1 << 18;
@@ -29,7 +32,7 @@ const EXHAUSTED: &str = "too many paths for the size of the function";
 const NOT_ALL_FOUND: &str = "functions overlap too much to look for all that they call";
 
 /// The instruction set of a function.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Set {
     Riscv,
     Arm,
@@ -54,61 +57,57 @@ impl Set {
         }
     }
 
+    /// Where a call that changes the instruction set leads to.
+    fn exchanged(self, address: u64) -> (u64, Self) {
+        match self {
+            Self::Thumb => (address & !3, Self::Arm),
+            Self::Arm => (address, Self::Thumb),
+            Self::Riscv => (address, Self::Riscv),
+        }
+    }
+
+    /// Whether `code` begins with an instruction by which functions that call others begin: a push of the return address; on RISC-V, room for it.
+    fn makes_frame(self, code: &[u8]) -> bool {
+        self.decode()(code).is_some_and(|instruction| match self {
+            Self::Riscv => instruction.lowers(2),
+            _ => instruction.pushes(13, 14),
+        })
+    }
+
     /// Instructions begin at multiples of this.
     fn alignment(self) -> u64 {
         if self == Self::Arm { 4 } else { 2 }
     }
 }
 
-type Starts = BTreeMap<u64, Set>;
+/// Where the functions begin that nothing else has spoken for, and those that the index table of 32-bit ARM describes.
+pub(super) fn starts(input: &Input<'_>, compiler: &mut Compiler<'_>) -> Starts {
+    let known: &[Piece] = if input.arch == Arch::Riscv64 { &compiler.pieces } else { &[] };
+    let starts = starts::find(input, &compiler.claims, called_from_known_code(input, known));
+    if starts.is_cut {
+        compiler.report.count_unfollowed(None, NOT_ALL_FOUND);
+    }
+    starts
+}
 
 /// Adds the rules of functions that nothing else has spoken for.
-pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
-    // While they are looked for, functions may overlap. As much as all code may take without that is enough for real ones.
-    let size = input.code.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
-    let mut budget = size.saturating_mul(MOST_TURNS_PER_BYTE);
-    let is_free = |address: u64, compiler: &Compiler<'_>| compiler.claims.is_free(address);
-    // What is called is a function too, and ends the one before it. So all of them are found before any gets rules.
-    let mut starts: Starts = input.functions.iter().map(|value| Set::of_symbol(input.arch, *value)).collect();
-    if input.arch == Arch::Riscv64 {
-        starts.extend(called_from_known_code(input, &compiler.pieces).map(|address| (address, Set::Riscv)));
-    }
-    let mut new: Starts = starts.clone();
-    while let Some((start, set)) = new.pop_first() {
-        if !is_free(start, compiler) {
-            continue;
-        }
-        if budget == 0 {
-            compiler.report.count_unfollowed(None, NOT_ALL_FOUND);
-            break;
-        }
-        let Some(followed) = function(input, start, set, &starts) else { continue };
-        budget = budget.saturating_sub(followed.turns);
-        let callees = if followed.is_exhausted { BTreeSet::new() } else { followed.callees };
-        for address in callees {
-            if is_free(address, compiler) && !starts.contains_key(&address) {
-                starts.insert(address, set);
-                new.insert(address, set);
-            }
-        }
-    }
-    for (start, set) in &starts {
-        if !is_free(*start, compiler) {
+pub(super) fn rules(input: &Input<'_>, starts: &Starts, compiler: &mut Compiler<'_>) {
+    for (start, set) in starts.iter() {
+        if !compiler.claims.is_free(start) {
             continue;
         }
         // Each ends where the next one begins, and may take what its own size allows: none takes from another.
-        let followed = function(input, *start, *set, &starts);
-        let reason = match followed {
+        let next = starts.behind(start);
+        let reason = match within(input, start..next.unwrap_or(u64::MAX), set, starts) {
             Some(followed) if followed.is_exhausted => Some(EXHAUSTED),
-            Some(followed) => add(*start, &followed, compiler),
+            Some(followed) => add(start, &followed, compiler),
             None => Some(NOT_THERE),
         };
         if let Some(reason) = reason {
             // As far as it may go; without another function behind it, to the end of its section.
-            let next = starts.range(start.saturating_add(1)..).next().map(|(next, _)| *next);
-            let section = code_at(input, *start).map(|code| start.saturating_add(code.len() as u64));
-            let end = next.into_iter().chain(section).min().unwrap_or(*start);
-            compiler.report.count_unfollowed(Some(*start..end), reason);
+            let section = code_at(input, start).map(|code| start.saturating_add(code.len() as u64));
+            let end = next.into_iter().chain(section).min().unwrap_or(start);
+            compiler.report.count_unfollowed(Some(start..end), reason);
         }
     }
 }
@@ -141,26 +140,21 @@ fn code_at<'i>(input: &Input<'i>, address: u64) -> Option<&'i [u8]> {
     })
 }
 
-/// Follows the function at `start`, which ends before the next of `starts` at the latest.
-fn function(input: &Input<'_>, start: u64, set: Set, starts: &Starts) -> Option<Followed> {
-    let next = starts.range(start.checked_add(1)?..).next().map_or(u64::MAX, |(next, _)| *next);
-    within(input, start..next, set)
-}
-
 /// Follows the function that `range` holds; `None` where there is no such code.
-pub(super) fn within(input: &Input<'_>, range: Range<u64>, set: Set) -> Option<Followed> {
+pub(super) fn within(input: &Input<'_>, range: Range<u64>, set: Set, starts: &Starts) -> Option<Followed> {
     if !range.start.is_multiple_of(set.alignment()) {
         return None;
     }
     let length = usize::try_from(range.end.checked_sub(range.start)?.min(LONGEST)).ok()?;
     let code = code_at(input, range.start)?;
     let code = code.get(..length).unwrap_or(code);
-    Some(Followed::new(range.start, code, input.arch.machine(), set.decode()))
+    Some(Followed::new(range.start, code, input.arch.machine(), set.decode(), &starts.called))
 }
 
 /// Adds what is known of one function. Gives why that is not all.
 fn add(start: u64, followed: &Followed, compiler: &mut Compiler<'_>) -> Option<&'static str> {
     let origin = Origin::new(SourceKind::Instructions, start);
+    compiler.constants.extend(&followed.literals);
     let mut lost = false;
     for (address, bytes, step) in followed.steps() {
         let Step::Rule(rule, slots) = step else {

@@ -1,7 +1,7 @@
 //! Instructions of 64-bit RISC-V that make and take down frames, and where instructions lead. (Unprivileged specification, chapters
 //! "RV32I Base Integer Instruction Set", "RV64I" and "C" Standard Extension)
 
-use super::follow::{Flow, Instruction};
+use super::instruction::{Flow, Instruction};
 use super::state::Effect;
 use crate::arch::riscv64::{jump_distance, length};
 

@@ -103,6 +103,34 @@ impl State {
         self.sp
     }
 
+    /// Whether all is as at the first instruction of a function.
+    pub(super) fn is_as_entered(&self) -> bool {
+        self.sp == Some(0) && !self.is_root && self.kept.iter().all(|kept| kept.live)
+    }
+
+    /// Whether the return address is in its register, or where it was saved.
+    pub(super) fn has_link(&self, machine: &'static Machine) -> bool {
+        let kept = machine.link.and_then(|link| self.kept(link, machine));
+        kept.is_some_and(|kept| kept.live || kept.slot.is_some())
+    }
+
+    /// Whether the return address is in its register.
+    pub(super) fn has_live_link(&self, machine: &'static Machine) -> bool {
+        machine.link.and_then(|link| self.kept(link, machine)).is_some_and(|kept| kept.live)
+    }
+
+    /// Whether the return address is saved, and in its register too.
+    pub(super) fn saves_link(&self, machine: &'static Machine) -> bool {
+        let kept = machine.link.and_then(|link| self.kept(link, machine));
+        kept.is_some_and(|kept| kept.live && kept.slot.is_some())
+    }
+
+    /// Whether all other registers that a function keeps have the caller's values.
+    pub(super) fn has_all_kept(&self, machine: &'static Machine) -> bool {
+        let others = kept(machine).filter(|register| Some(*register) != machine.link);
+        others.filter_map(|register| self.kept(register, machine)).all(|kept| kept.live)
+    }
+
     /// Whether the instruction here depends on flags because of one before it.
     pub(super) fn is_conditional(&self) -> bool {
         self.conditional > 0
@@ -331,7 +359,8 @@ impl State {
             && (kept.live || is_copy)
             && slot < 0
         {
-            kept.slot = Some(slot);
+            // Of several copies the first is the one that the function restores: a later one is an argument.
+            kept.slot.get_or_insert(slot);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Thumb instructions of ARMv7-A that make and take down frames, and where instructions lead. (ARM Architecture Reference Manual for
 //! ARMv7-A, chapter A6)
 
-use super::follow::{Flow, Instruction};
+use super::instruction::{Flow, Instruction};
 use super::state::Effect;
 use crate::arch::arm::thumb_distance;
 
@@ -13,10 +13,21 @@ const PC: u8 = 15;
 pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
     let half = u32::from(u16::from_le_bytes(*code.first_chunk::<2>()?));
     if half >> 11 < 0b11101 {
-        return Some(short(half));
+        let literal = (half >> 11 == 0b01001).then_some((half & 0xff) as i32 * 4 + 4);
+        return Some(Instruction { literal, ..short(half) });
     }
     let word = u32::from_le_bytes(*code.first_chunk::<4>()?);
-    Some(wide(half, word >> 16))
+    Some(Instruction { literal: literal(half, word >> 16), ..wide(half, word >> 16) })
+}
+
+/// Where `ldr.w` and `vldr` load constants from.
+fn literal(high: u32, low: u32) -> Option<i32> {
+    let distance = match high & 0xff7f {
+        0xf85f if low >> 12 != u32::from(PC) => low & 0xfff,
+        0xed1f | 0xed5f if low >> 9 & 7 == 5 => (low & 0xff) * 4,
+        _ => return None,
+    } as i32;
+    Some(if high >> 7 & 1 != 0 { distance } else { -distance } + 4)
 }
 
 fn one(bytes: usize, effect: Effect) -> Instruction {
@@ -354,7 +365,7 @@ fn control(high: u32, low: u32) -> Instruction {
     match (low >> 14 & 1, low >> 12 & 1) {
         // bl; blx leads to the other set.
         (1, 1) => Instruction::of(4, Flow::Call(Some(thumb_distance(high, low) + 4))),
-        (1, _) => Instruction::of(4, Flow::Call(None)),
+        (1, _) => Instruction::of(4, Flow::Exchange(thumb_distance(high, low) + 4)),
         (_, 1) => branch(4, thumb_distance(high, low), false),
         _ if high >> 7 & 7 != 7 => {
             let bits = (high >> 10 & 1) << 20
@@ -408,6 +419,7 @@ mod tests {
         check(&[0x70, 0x47], &[], Flow::Return); // bx lr
         check(&[0x98, 0x47], &[], Flow::Call(None)); // blx r3
         check(&[0x00, 0xf0, 0x02, 0xf8], &[], Flow::Call(Some(8))); // bl .+8
+        check(&[0x00, 0xf0, 0x02, 0xe8], &[], Flow::Exchange(8)); // blx .+8
         check(&[0x02, 0xe0], &[], Flow::Branch { distance: 8, is_conditional: false }); // b .+8
         check(&[0x02, 0xd0], &[], Flow::Branch { distance: 8, is_conditional: true }); // beq .+8
         check(&[0x13, 0xb1], &[], Flow::Branch { distance: 8, is_conditional: true }); // cbz r3, .+8
