@@ -156,18 +156,19 @@ fn filter_of_environment() -> Result<EnvFilter> {
     log_filter(&said.to_string_lossy()).with_context(|| LOG.to_owned())
 }
 
-/// A word alone that is no level would be the name of a part of the program that there is not, and nothing at all would be logged.
+/// A word alone that is neither a level nor one of our parts would be the name of a part that there is not, and nothing at all would be logged.
 fn log_filter(said: &str) -> Result<EnvFilter> {
-    let words = said.split(',').map(str::trim).filter(|word| !word.is_empty() && !word.contains(['=', '[']));
+    let words: Vec<&str> = said.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
     let expected = "expected off, error, warn, info, debug or trace, or PART=LEVEL such as symseal_server=debug";
-    for word in words {
-        if word.parse::<LevelFilter>().is_err() {
+    for word in words.iter().filter(|word| !word.contains(['=', '['])) {
+        if word.parse::<LevelFilter>().is_err() && !word.starts_with("symseal") {
             bail!("{expected}, found {word:?}");
         }
     }
-    match said.trim().is_empty() {
+    // Blanks would be part of a name.
+    match words.is_empty() {
         true => Ok("warn".into()),
-        false => EnvFilter::try_new(said).with_context(|| format!("{expected}, found {said:?}")),
+        false => EnvFilter::try_new(words.join(",")).with_context(|| format!("{expected}, found {said:?}")),
     }
 }
 
@@ -290,10 +291,16 @@ mod tests {
 
     #[test]
     fn a_filter_of_the_log_that_would_show_nothing_is_refused() {
-        for said in ["", " ", "info", "WARN", "off", "symseal_server=debug", "warn,hyper=info", "info,"] {
+        for said in
+            ["", " ", "info", "WARN", "off", "symseal_server=debug", "warn,hyper=info", "info,", "symseal_server"]
+        {
             assert!(log_filter(said).is_ok(), "{said}");
         }
-        for said in ["nonsense", "inf", "warn,verbose", "symseal_server", "a=b=c", "warn=loud"] {
+        for said in ["info ", " info", "warn, info"] {
+            let filter = log_filter(said).unwrap();
+            assert_eq!(filter.max_level_hint(), Some(LevelFilter::INFO), "{said}");
+        }
+        for said in ["nonsense", "inf", "warn,verbose", "a=b=c", "warn=loud"] {
             let told = format!("{:#}", log_filter(said).unwrap_err());
             assert!(told.contains("expected off, error, warn, info, debug or trace"), "{said}: {told}");
         }

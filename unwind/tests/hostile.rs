@@ -476,3 +476,18 @@ fn t17_tables_of_functions_of_anything_compile_to_sound_tables() {
     }
     assert!(described > 100, "{described}");
 }
+
+/// A header of 40 bytes names as much code as there is. What looks for functions goes over each byte of the file once; in proportion to the sections this took
+/// minutes.
+#[test]
+fn sections_that_are_all_the_same_bytes_of_a_file_are_looked_through_once() {
+    let mut random = Random(11);
+    // Pushes of the link register, and words that lead to them.
+    let code: Vec<u8> =
+        (0..4096).flat_map(|at: u32| [0xe92d_4010, 0x10_0000 + at * 8]).flat_map(u32::to_le_bytes).collect();
+    let sections: Vec<(u64, &[u8])> = (0..1500).map(|at| (0x10_0000 * (at + 1), &*code)).collect();
+    let text: Vec<_> = sections.iter().map(|(start, code)| *start..start + code.len() as u64).collect();
+    let debug_id = "abcdef".parse().expect("an id");
+    let input = Input { text: &text, code: &sections, loaded: &sections, ..Input::of(Arch::Arm, &debug_id) };
+    compile_anything(&input, &mut random);
+}

@@ -3,6 +3,7 @@
 use super::headers::{Elf, Section};
 use super::{dynamic, gabi, relocate, section, symbols};
 use crate::code_ranges::disjoint;
+use crate::proportion::in_proportion;
 use crate::symbols::SymbolTable;
 use crate::{Arch, ObjectKind, PltSection, SectionSlice, UnwindInputs};
 use std::ops::Range;
@@ -108,26 +109,34 @@ fn functions(elf: &Elf<'_>) -> Vec<u64> {
     functions
 }
 
+/// The most functions that a loader is believed to run: the largest programs have some ten thousand.
+const MOST_RUN: usize = 1 << 20;
+
 /// The entry, initializers and finalizers.
 fn run_by_the_loader(elf: &Elf<'_>) -> Vec<u64> {
-    let is_code = |address: u64| {
-        elf.sections.iter().find(|section| section.is_executable() && section.range().contains(&(address & !1)))
-    };
+    let code = || elf.sections.iter().filter(|section| section.is_executable()).map(Section::range);
+    let begins = |entry: u64| code().any(|range| range.start == entry & !1);
     // Linkers give libraries without an entry the beginning of their code for one.
     let is_program = elf.kind == ObjectKind::Executable
         || elf.segments.iter().any(|segment| segment.kind == gabi::PT_INTERP)
         || dynamic::value(elf, gabi::DT_FLAGS_1).is_some_and(|flags| flags & gabi::DF_1_PIE != 0);
-    let entry = Some(elf.entry).filter(|entry| is_program || is_code(*entry).is_some_and(|it| it.addr < entry & !1));
+    let entry = Some(elf.entry).filter(|entry| is_program || !begins(*entry));
     let once = [gabi::DT_INIT, gabi::DT_FINI].map(|tag| dynamic::value(elf, tag));
     let arrays = elf.sections.iter().filter(|section| {
         matches!(section.kind, gabi::SHT_INIT_ARRAY | gabi::SHT_FINI_ARRAY | gabi::SHT_PREINIT_ARRAY)
     });
+    let arrays = in_proportion(elf.file_bytes(), arrays, |section| section.bytes.len());
     let word = if elf.is_64 { 8 } else { 4 };
     // Where relocations have their values apart, there are none here.
     let listed = arrays.flat_map(|section| section.bytes.chunks_exact(word));
     let listed = listed.filter_map(|bytes| elf.fields(bytes).word(0, elf.is_64));
     let told = entry.into_iter().chain(once.into_iter().flatten()).chain(listed);
-    told.filter(|address| is_code(*address).is_some()).collect()
+    let code = disjoint(code().collect());
+    let is_code = |address: &u64| {
+        let after = code.partition_point(|range| range.start <= address & !1);
+        after.checked_sub(1).and_then(|at| code.get(at)).is_some_and(|range| range.contains(&(address & !1)))
+    };
+    told.filter(is_code).take(MOST_RUN).collect()
 }
 
 fn plt_sections(elf: &Elf<'_>) -> Vec<PltSection> {

@@ -142,7 +142,10 @@ fn check_parameters(url: &Url) -> Result<(), String> {
             None => return Err(unknown(&key, url.query().unwrap_or_default())),
         };
         if !seen.insert(name) && name != OPTIONS {
-            return Err(format!("the parameter {name} twice"));
+            return Err(match key == name {
+                true => format!("the parameter {name} twice"),
+                false => format!("the parameter {name} twice, as {key} is another name of it"),
+            });
         }
         let wrong = match name {
             "sslmode" if value.parse::<PgSslMode>().is_err() => {

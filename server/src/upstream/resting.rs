@@ -47,11 +47,7 @@ impl Upstreams {
                 // Whole, so that there is still something to give where it breaks off.
                 match self.landed(flight).await {
                     Ok(true) => return self.cached(key).await.map_or_else(lost, |found| self.unless_taken_down(found)),
-                    Ok(false) => {
-                        let (cache, key) = (Arc::clone(&self.cache), key.clone());
-                        let _ = self.pool.run(move || cache.forget(&key)).await;
-                        return Outcome::Absent;
-                    }
+                    Ok(false) => return self.gone(key, wanted, &kept).await,
                     Err(why) => why,
                 }
             }
@@ -62,6 +58,20 @@ impl Upstreams {
             "a source file cannot be asked for again: what was kept of it is given"
         );
         self.unless_taken_down(kept)
+    }
+
+    /// There is no such file any more, unless somebody who asked otherwise has brought it meanwhile.
+    async fn gone(self: &Arc<Self>, key: &CacheKey, wanted: &Wanted, kept: &CachedFile) -> Outcome {
+        match self.cached(key).await {
+            Some(found) if found.blob.modified != kept.blob.modified => return self.unless_taken_down(found),
+            _ => {}
+        }
+        // What is not noted as absent is taken down here: that of the cache may be other bytes.
+        if self.is_absent(&wanted.question()) {
+            let (cache, key) = (Arc::clone(&self.cache), key.clone());
+            let _ = self.pool.run(move || cache.forget(&key)).await;
+        }
+        Outcome::Absent
     }
 
     /// Whether there is the file of a flight, once that is known.

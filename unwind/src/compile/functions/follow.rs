@@ -395,6 +395,7 @@ impl Follower<'_> {
             // Cases stand behind their switch.
             let before = self.switches.range(..=at).next_back().or_else(|| self.switches.first_key_value());
             let Some(state) = before.map(|(_, state)| *state) else { return };
+            self.turns += 1;
             let is_padding = self.code.get(at..at + instruction.bytes).is_some_and(self.machine.is_padding);
             let is_known = self.states.get(at / self.unit).is_some();
             if !is_known && !is_padding {

@@ -10,6 +10,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::ops::Range;
 
 use super::follow::{Followed, MOST_TURNS_PER_BYTE, Signs};
@@ -55,16 +56,18 @@ impl Starts {
 
 /// Looks for the functions of what is free of the code. `called` are those that other code calls.
 pub(in super::super) fn find(input: &Input<'_>, claims: &Claims<'_>, called: impl Iterator<Item = u64>) -> Starts {
-    let size = input.code.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>();
+    let places = Places::of(input);
+    let size = places.sections.iter().map(|section| section.code.len() as u64).sum::<u64>();
     let mut search = Search {
         input,
         claims,
         starts: Starts::default(),
+        listed: exidx::starts(input).map(|(start, ..)| start).collect(),
         new: BTreeMap::new(),
-        places: Places::of(input),
+        places,
         tails: BTreeSet::new(),
-        // While they are looked for, functions may overlap. As much as all code may take without that is enough for real ones.
-        budget: size.saturating_mul(MOST_TURNS_PER_BYTE),
+        // While they are looked for, functions may overlap. As much as all code may take without that is enough for real ones, and some for their beginnings.
+        budget: size.saturating_mul(MOST_TURNS_PER_BYTE + 1),
     };
     let symbols = input.functions.iter().map(|value| Set::of_symbol(input.arch, *value));
     for (address, set) in symbols.chain(called.map(|address| (address, Set::Riscv))) {
@@ -95,6 +98,9 @@ pub(in super::super) fn find(input: &Input<'_>, claims: &Claims<'_>, called: imp
     search.starts
 }
 
+/// What following a function costs before its first instruction, in turns: memory for what becomes known of it.
+const TURNS_TO_BEGIN: u64 = 32;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trust {
     Told,
@@ -105,9 +111,11 @@ struct Search<'s, 'i> {
     input: &'s Input<'i>,
     claims: &'s Claims<'s>,
     starts: Starts,
+    /// What begins by the index table, whatever is there.
+    listed: BTreeSet<u64>,
     /// Of these, those that were not followed yet.
     new: BTreeMap<u64, (Set, Trust)>,
-    places: Places,
+    places: Places<'i>,
     /// Where functions jump to that are done.
     tails: BTreeSet<(u64, Set)>,
     budget: u64,
@@ -121,7 +129,7 @@ impl Search<'_, '_> {
         }
         let end = self.starts.behind(start).unwrap_or(u64::MAX);
         let followed = within(self.input, start..end, set, &self.starts)?;
-        self.budget = self.budget.saturating_sub(followed.turns.max(1));
+        self.budget = self.budget.saturating_sub(followed.turns + TURNS_TO_BEGIN);
         Some(followed).filter(|followed| !followed.is_exhausted)
     }
 
@@ -141,7 +149,10 @@ impl Search<'_, '_> {
             }
             let Some(followed) = self.follow(start, set) else { continue };
             if trust == Trust::Called && followed.signs.is_contradicted {
-                self.starts.places.remove(&start);
+                match self.listed.contains(&start) {
+                    true => self.starts.places.insert(start, None),
+                    false => self.starts.places.remove(&start),
+                };
                 continue;
             }
             self.reach(&followed);
@@ -183,7 +194,7 @@ impl Search<'_, '_> {
     /// Words that lead into code: pointers that were relocated, those of other data, and constants among code; and jumps.
     fn pointed(&mut self) {
         let word = self.input.arch.word_bytes();
-        for (start, bytes) in self.input.loaded {
+        for (start, bytes) in once(self.input.loaded.to_vec()) {
             let skipped = usize::try_from(start.wrapping_neg() % u64::from(word)).unwrap_or(0);
             for bytes in bytes.get(skipped..).unwrap_or_default().chunks_exact(usize::from(word)) {
                 let value = bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
@@ -193,11 +204,11 @@ impl Search<'_, '_> {
                 }
             }
         }
-        let input = self.input;
-        for (section, bytes) in input.code {
-            for address in (*section..section.saturating_add(bytes.len() as u64)).step_by(2) {
-                for set in sets(input.arch) {
-                    if self.places.has(address, pointed_to(*set)) {
+        for section in 0..self.places.sections.len() {
+            for place in 0.. {
+                let Some((address, signs, _)) = self.places.get(section, place) else { break };
+                for set in sets(self.input.arch) {
+                    if signs & pointed_to(*set) != 0 {
                         self.candidate(address, *set, |followed| followed.signs.are_proof());
                     }
                 }
@@ -210,15 +221,13 @@ impl Search<'_, '_> {
 
     /// Instructions that make a frame in code that nothing has led to.
     fn swept(&mut self) {
-        let input = self.input;
-        for (section, bytes) in input.code {
-            for offset in (0..bytes.len()).step_by(2) {
-                let address = section.saturating_add(offset as u64);
-                if self.places.has(address, REACHED) {
+        for section in 0..self.places.sections.len() {
+            for place in 0.. {
+                let Some((address, signs, code)) = self.places.get(section, place) else { break };
+                if signs & REACHED != 0 {
                     continue;
                 }
-                let code = bytes.get(offset..).unwrap_or_default();
-                let aligned = sets(input.arch).iter().filter(|set| address.is_multiple_of(set.alignment()));
+                let aligned = sets(self.input.arch).iter().filter(|set| address.is_multiple_of(set.alignment()));
                 for set in aligned.filter(|set| set.makes_frame(code)) {
                     let proves = |signs: Signs| signs.saves_link && signs.returns && !signs.is_contradicted;
                     if self.candidate(address, *set, |followed| proves(followed.signs)) {
@@ -243,33 +252,70 @@ const POINTED_ARM: u8 = 2;
 const POINTED: u8 = 4;
 
 /// What is known of half words of code.
-struct Places {
-    sections: Vec<(u64, Vec<u8>)>,
+struct Places<'i> {
+    /// By rising address, not overlapping.
+    sections: Vec<Section<'i>>,
 }
 
-impl Places {
-    fn of(input: &Input<'_>) -> Self {
-        let sections = input.code.iter().map(|(start, bytes)| (*start, vec![0; bytes.len().div_ceil(2)]));
-        Self { sections: sections.collect() }
+struct Section<'i> {
+    start: u64,
+    code: &'i [u8],
+    signs: Vec<u8>,
+}
+
+impl<'i> Places<'i> {
+    fn of(input: &Input<'i>) -> Self {
+        let mut sections = input.code.to_vec();
+        // Of sections over each other the first counts.
+        sections.sort_by_key(|(start, code)| (*start, Reverse(code.len())));
+        let mut end = 0;
+        sections.retain(|(start, code)| {
+            let is_free = *start >= end;
+            end = if is_free { start.saturating_add(code.len() as u64) } else { end };
+            is_free
+        });
+        let mut sections = once(sections);
+        sections.sort_by_key(|(start, _)| *start);
+        let section = |(start, code): (u64, &'i [u8])| Section { start, code, signs: vec![0; code.len().div_ceil(2)] };
+        Self { sections: sections.into_iter().map(section).collect() }
+    }
+
+    /// Address, signs and what stands there of half word `place` of a section.
+    fn get(&self, section: usize, place: usize) -> Option<(u64, u8, &'i [u8])> {
+        let Section { start, code, signs } = self.sections.get(section)?;
+        let offset = place * 2;
+        Some((start.saturating_add(offset as u64), *signs.get(place)?, code.get(offset..)?))
+    }
+
+    fn at(&mut self, address: u64) -> Option<&mut u8> {
+        let after = self.sections.partition_point(|section| section.start <= address);
+        let section = self.sections.get_mut(after.checked_sub(1)?)?;
+        section.signs.get_mut(usize::try_from((address - section.start) / 2).ok()?)
     }
 
     fn mark(&mut self, address: u64, sign: u8) {
-        let found = self
-            .sections
-            .iter_mut()
-            .find_map(|(start, places)| places.get_mut(usize::try_from(address.checked_sub(*start)? / 2).ok()?));
-        if let Some(place) = found {
-            *place |= sign;
+        if let Some(signs) = self.at(address) {
+            *signs |= sign;
         }
     }
 
-    fn has(&self, address: u64, sign: u8) -> bool {
-        let found = self
-            .sections
-            .iter()
-            .find_map(|(start, places)| places.get(usize::try_from(address.checked_sub(*start)? / 2).ok()?));
-        found.is_some_and(|place| place & sign != 0)
+    fn has(&mut self, address: u64, sign: u8) -> bool {
+        self.at(address).is_some_and(|signs| *signs & sign != 0)
     }
+}
+
+/// Of parts of a file each byte once: a header of 40 bytes can name all of it, and there may be thousands of headers.
+fn once(mut parts: Vec<(u64, &[u8])>) -> Vec<(u64, &[u8])> {
+    parts.sort_by_key(|(_, bytes)| bytes.as_ptr() as usize);
+    let mut end = 0;
+    let rest = parts.into_iter().map(|(start, bytes)| {
+        let from = bytes.as_ptr() as usize;
+        // Whole words, so that what is left is aligned as it was.
+        let seen = end.max(from).saturating_sub(from).next_multiple_of(8).min(bytes.len());
+        end = end.max(from + bytes.len());
+        (start.saturating_add(seen as u64), bytes.get(seen..).unwrap_or_default())
+    });
+    rest.filter(|(_, bytes)| !bytes.is_empty()).collect()
 }
 
 /// What says that a word leads to instructions of `set`.
