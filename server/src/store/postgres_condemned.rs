@@ -31,8 +31,9 @@ impl CollectorTurn {
     }
 
     /// Ends it.
-    pub(crate) async fn end(self) {
-        // It would end anyway, when the database notices that nobody is there.
+    pub(crate) async fn end(mut self) {
+        // It would end anyway, but when the database notices that nobody is there: who asks next shall have it at once.
+        let _ = sqlx::query("SELECT pg_advisory_unlock($1)").bind(COLLECTING).execute(&mut self.0).await;
         let _ = self.0.close().await;
     }
 }
