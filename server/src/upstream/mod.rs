@@ -84,6 +84,11 @@ pub(crate) struct Upstreams {
     other_kinds: Mutex<HashMap<(CacheKey, usize), Instant>>,
 }
 
+/// What came, and is not in the cache all the same.
+fn lost() -> Outcome {
+    Outcome::Unavailable("the cache lost it".to_owned())
+}
+
 impl Upstreams {
     /// Whether these are URLs of servers that can be asked.
     pub(crate) fn check(urls: &[String], patience: Patience) -> Result<(), String> {
@@ -150,7 +155,6 @@ impl Upstreams {
         match self.find(wanted, hops).await {
             Outcome::Flying(flight) => match flight.arrived().await {
                 Progress::Whole { .. } => {
-                    let lost = || Outcome::Unavailable("the cache lost it".to_owned());
                     self.cached(&key).await.map_or_else(lost, |found| self.unless_taken_down(found))
                 }
                 _ => Outcome::Unavailable(flight.reason()),

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::{Expected, Flight, Hops, Outcome, Progress, Upstreams, Wanted};
+use super::{Expected, Flight, Hops, Outcome, Progress, Upstreams, Wanted, lost};
 use crate::file_cache::{CacheKey, CachedFile};
 
 /// How long such a file is given without asking again.
@@ -84,8 +84,4 @@ impl Upstreams {
             Progress::Asking | Progress::Streaming { .. } | Progress::Lost(_) => Err(flight.reason()),
         }
     }
-}
-
-fn lost() -> Outcome {
-    Outcome::Unavailable("the cache lost it".to_owned())
 }
