@@ -22,6 +22,7 @@ use tempfile::NamedTempFile;
 
 use crate::app::App;
 use crate::blobs::{BlobDigest, BlobDirectory};
+use crate::breakpad::{is_title_of, symbol_files};
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::ingest::breakpad_ids;
@@ -42,9 +43,6 @@ const HAS_PACKAGE: &str = "package";
 
 /// What made them.
 const PRODUCER: &str = concat!("symseal-server ", env!("CARGO_PKG_VERSION"));
-
-/// Symbol files go behind what they were made of.
-const KINDS: [FileKind; 2] = [FileKind::Debuginfo, FileKind::SymbolFile];
 
 /// Files of one kind that are tried for one id.
 const TRIED: usize = 4;
@@ -125,7 +123,7 @@ pub(crate) async fn made_table(
     // It says where the image begins, wherever the PDB lies.
     let image = Unbundled::find(app, scope, &Key::Id(DebugId::Pdb { guid, age }), FileKind::Executable);
     let mut best = Best::default();
-    for origin in origins(app, scope, guid, age) {
+    for origin in origins(app, scope, (guid, age), sought.name).await {
         if let Some(made) = best.of(make(app, scope, (guid, age), origin, image.as_ref(), sought).await) {
             return Some(Ok(made));
         }
@@ -167,12 +165,18 @@ impl Best {
     }
 }
 
-/// Every file here that a table may be made of, the best first: what was uploaded, then what lies in trees.
-fn origins(app: &App, scope: &Scope, guid: [u8; 16], age: u32) -> Vec<Unbundled> {
+/// Every file here that a table may be made of, the best first: what was uploaded, then what lies in trees. Symbol files go behind what they were made of.
+async fn origins(app: &App, scope: &Scope, (guid, age): ([u8; 16], u32), name: Option<&str>) -> Vec<Unbundled> {
     let key = Key::Breakpad { guid, age };
-    let loose = KINDS.into_iter().flat_map(|kind| app.debug_files.find_several(scope, &key, kind, TRIED));
-    let trees = KINDS.into_iter().flat_map(|kind| Unbundled::in_trees(app, scope, &key, kind));
-    loose.map(Unbundled::Blob).chain(trees).collect()
+    let debug_files = app.debug_files.find_several(scope, &key, FileKind::Debuginfo, TRIED);
+    let symbol_files = symbol_files(app, scope, (guid, age), name).await.into_iter().take(TRIED);
+    let in_trees = Unbundled::in_trees(app, scope, &key, FileKind::Debuginfo);
+    let (mut called, others): (Vec<_>, Vec<_>) = Unbundled::in_trees(app, scope, &key, FileKind::SymbolFile)
+        .partition(|file| name.is_some_and(|name| is_title_of(file.name(), name)));
+    if called.is_empty() {
+        called = others;
+    }
+    debug_files.into_iter().chain(symbol_files).map(Unbundled::Blob).chain(in_trees).chain(called).collect()
 }
 
 async fn make(

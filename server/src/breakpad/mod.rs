@@ -6,9 +6,11 @@
 mod cfi;
 mod functions;
 mod loose;
+mod named;
 mod win;
 
 pub(crate) use loose::loose_symbol_file;
+pub(crate) use named::{is_title_of, symbol_files};
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

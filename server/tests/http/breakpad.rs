@@ -482,7 +482,7 @@ fn rules_at(symbols: &str, address: u64) -> Option<HashMap<String, String>> {
     is_inside.then_some(rules)
 }
 
-async fn upload(fixture: &Fixture, path: &Path) {
+pub(crate) async fn upload(fixture: &Fixture, path: &Path) {
     let name = path.file_name().unwrap().to_str().unwrap();
     let url = fixture.server.url(&format!("/api/v1/symbols?name={name}"));
     let answer = fixture.http.put(url).body(std::fs::read(path).unwrap()).send().await.unwrap();
@@ -490,7 +490,7 @@ async fn upload(fixture: &Fixture, path: &Path) {
 }
 
 /// A server that serves a directory where it lies.
-async fn serving(tree: &Path) -> Fixture {
+pub(crate) async fn serving(tree: &Path) -> Fixture {
     let root = tempfile::tempdir().unwrap();
     let origins = Origins { trees: vec![tree.to_owned()], ..Origins::default() };
     let server = Running::start_with(&root.path().join("data"), &origins).await;
@@ -498,7 +498,7 @@ async fn serving(tree: &Path) -> Fixture {
 }
 
 /// What a path has, once a tree was looked at.
-async fn found(fixture: &Fixture, path: &str) -> String {
+pub(crate) async fn found(fixture: &Fixture, path: &str) -> String {
     for _ in 0..100 {
         let answer = fixture.get(path).await;
         if answer.status() == StatusCode::OK {
@@ -576,50 +576,4 @@ async fn an_imported_pdb_has_the_symbol_file_that_its_bundle_would_have() {
     assert_eq!(loose.get(&path).await.text().await.unwrap(), expected);
     let code_id = symseal_artifact::ObjectFile::parse(&std::fs::read(&program).unwrap()).unwrap().code_id().unwrap();
     assert_eq!(loose.get(&format!("/symbols/crash.exe/{code_id}/crash.sym")).await.text().await.unwrap(), expected);
-}
-
-/// Build systems that make up ids give one to several modules.
-#[tokio::test]
-async fn of_symbol_files_with_one_id_the_one_that_has_the_name_answers() {
-    let fixture = Fixture::new().await;
-    let folder = fixture.root.path();
-    let text = |id: &str, name: &str| format!("MODULE Linux x86_64 {id} {name}\nFUNC 1000 100 0 in_{name}\n");
-    let (other, one) = ("11111111111111111111111111111111A", "7C2E1D6F5B4A39281706F5E4D3C2B1A00");
-    for name in ["libalpha.so", "libbeta.so", "libgamma.so", "App.pdb"] {
-        // As stores of symbol files have them, and as somebody called them.
-        let title = format!("{}.sym", name.trim_end_matches(".pdb"));
-        for (id, title) in [(other, title), (one, format!("symbols-{}", name.len()))] {
-            std::fs::write(folder.join(&title), text(id, name)).unwrap();
-            upload(&fixture, &folder.join(title)).await;
-        }
-    }
-    for id in [other, one] {
-        for (name, symbol_file) in
-            [("libalpha.so", "libalpha.so.sym"), ("LibBeta.so", "libbeta.so.sym"), ("App.pdb", "App.sym")]
-        {
-            let path = format!("/symbols/{name}/{id}/{symbol_file}");
-            let got = fixture.get(&path).await.text().await.unwrap();
-            assert!(got.to_lowercase().contains(&format!("in_{name}\n").to_lowercase()), "{path}: {got}");
-        }
-        // The id is all that somebody else may know.
-        let other = fixture.get(&format!("/symbols/libnone.so/{id}/libnone.so.sym")).await;
-        assert_eq!(other.status(), StatusCode::OK);
-    }
-    let tree = tempfile::tempdir().unwrap();
-    for name in ["libalpha.so", "libbeta.so"] {
-        std::fs::write(tree.path().join(format!("{name}.sym")), text(one, name)).unwrap();
-    }
-    let fixture = serving(tree.path()).await;
-    for name in ["libbeta.so", "libalpha.so"] {
-        // A look at the tree may have found one of them so far.
-        let mut got = String::new();
-        for _ in 0..50 {
-            got = found(&fixture, &format!("/symbols/{name}/{one}/{name}.sym")).await;
-            if got.contains(&format!("in_{name}\n")) {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        }
-        assert_eq!(got, text(one, name));
-    }
 }

@@ -28,6 +28,7 @@ mod resolve_api;
 mod retention;
 mod revoked;
 mod round_trip;
+mod same_ids;
 mod seals;
 mod sessions;
 mod small_disk;

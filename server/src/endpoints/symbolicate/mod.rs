@@ -45,7 +45,8 @@ const MADE_AT_ONCE: usize = 8;
 /// A GUID and an age.
 type BreakpadId = ([u8; 16], u32);
 
-type MadeTables = HashMap<BreakpadId, io::Result<MadeTable>>;
+/// By id and name: a made up id may be that of several modules.
+type MadeTables = HashMap<(BreakpadId, String), io::Result<MadeTable>>;
 
 /// Why a request is not answered.
 #[derive(Debug, thiserror::Error)]
@@ -174,7 +175,8 @@ async fn make_tables(app: &App, scope: &Scope, wanted: Vec<(BreakpadId, String)>
     let until = Sought::patience();
     let make = |(id, name): (BreakpadId, String)| async move {
         let sought = Sought { id: None, name: Some(&name), hops, until };
-        Some((id, made_table(app, scope, id, &sought).await?))
+        let made = made_table(app, scope, id, &sought).await?;
+        Some(((id, name), made))
     };
     futures_util::stream::iter(wanted)
         .map(make)

@@ -52,7 +52,7 @@ fn name_job(
     let mut modules: Vec<Module> = job.modules.iter().map(|(name, id)| Module { name, id, table: None }).collect();
     for (index, _) in job.stacks.frames() {
         if let Some(module) = usize::try_from(*index).ok().and_then(|index| modules.get_mut(index)) {
-            module.table.get_or_insert_with(|| find_table(app, scope, made, module.id));
+            module.table.get_or_insert_with(|| find_table((app, scope, made), (module.name, module.id)));
         }
     }
     // Few of a hundred thousand modules have one.
@@ -205,13 +205,16 @@ impl Module<'_> {
     }
 }
 
-fn find_table<'r>(app: &App, scope: &Scope, made: &'r MadeTables, id: &str) -> Result<Bytes<'r>, Missing> {
+fn find_table<'r>(
+    (app, scope, made): (&App, &Scope, &'r MadeTables),
+    (name, id): (&str, &str),
+) -> Result<Bytes<'r>, Missing> {
     let (guid, age) = parse_breakpad_id(id).ok_or(Missing::BadId)?;
     if let Some(found) = app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable) {
         let map = app.blobs.map(&found.digest);
         return map.map(Bytes::Bundle).map_err(|error| missing(&error));
     }
-    match made.get(&(guid, age)).ok_or(Missing::Unknown)? {
+    match made.get(&((guid, age), name.to_owned())).ok_or(Missing::Unknown)? {
         Ok(table) => Ok(Bytes::Made(table)),
         Err(error) => Err(missing(error)),
     }

@@ -4,14 +4,14 @@
 //! in as many pieces, which the memory's allocator then keeps.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, SeqAccess, Unexpected, Visitor};
 
-use super::Refused;
+use super::{BreakpadId, Refused};
 use crate::ingest::parse_breakpad_id;
 use crate::json_object::JsonObject;
 
@@ -305,9 +305,9 @@ impl Job<'_> {
 }
 
 impl<'b> Request<'b> {
-    /// The ids of the modules that frames name, each with what its debug file is called.
-    pub(super) fn named_modules(&self) -> BTreeMap<([u8; 16], u32), &str> {
-        let mut found = BTreeMap::new();
+    /// The modules that frames name: id, and what the debug file is called.
+    pub(super) fn named_modules(&self) -> BTreeSet<(BreakpadId, &str)> {
+        let mut found = BTreeSet::new();
         for job in &self.jobs {
             let named: BTreeSet<i64> = job.stacks.frames().iter().map(|(index, _)| *index).collect();
             let modules = named.into_iter().filter_map(|index| job.modules.get(usize::try_from(index).ok()?));

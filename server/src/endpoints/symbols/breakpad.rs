@@ -12,8 +12,8 @@ use symseal_module::DebugId;
 use tempfile::NamedTempFile;
 
 use crate::app::App;
-use crate::blobs::{BlobDigest, BlobDirectory, NotGiven};
-use crate::breakpad::{self, Head, base_name, file_name, loose_symbol_file};
+use crate::blobs::{BlobDirectory, NotGiven};
+use crate::breakpad::{self, Head, base_name, file_name, is_title_of, loose_symbol_file, symbol_files};
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::endpoints::{BY_ID, first_there, not_found, tree_file, unmade, whole_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
@@ -27,8 +27,6 @@ use crate::upstream::{Hops, Sought};
 const FORM: u32 = 4;
 /// How long a symbol file may be kept that something is missing of, in seconds.
 const NOT_WHOLE: &str = "public, max-age=60";
-/// The symbol files of one id that are looked into for a name.
-const MOST_CANDIDATES: usize = 8;
 /// The longest id, in digits.
 const ID_DIGITS: usize = 128;
 
@@ -60,11 +58,6 @@ impl Wanted {
         let code = asked.unwrap_or_else(|| (name.clone(), id.clone()));
         let is_id = |id: &str| (1..=ID_DIGITS).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_hexdigit());
         Some(Self { name: name.clone(), debug_id, code: Some(code).filter(|(_, id)| is_id(id)) })
-    }
-
-    /// Whether a symbol file is called after the debug file.
-    fn is_title(&self, title: &str) -> bool {
-        title.to_lowercase() == file_name(&self.name).to_lowercase()
     }
 }
 
@@ -117,47 +110,19 @@ async fn without_bundle(
     wanted: &Wanted,
     (guid, age): ([u8; 16], u32),
 ) -> Option<Response> {
+    let mut files = symbol_files(app, scope, (guid, age), Some(&wanted.name)).await.into_iter();
+    if let Some(best) = files.next() {
+        return Some(match first_there(app, best, |_| files.collect()).await {
+            Ok((file, source)) => whole_file(app, asked, (&file.digest, source), []).await,
+            Err(broken) => broken,
+        });
+    }
     let key = Key::Breakpad { guid, age };
-    let is_titled = |title: &str| wanted.is_title(title);
-    if let Some(best) = app.debug_files.find_named(scope, &key, FileKind::SymbolFile, is_titled) {
-        return Some(uploaded(app, asked, best, Vec::new()).await);
-    }
-    let others = app.debug_files.find_several(scope, &key, FileKind::SymbolFile, MOST_CANDIDATES);
-    if let Some((best, others)) = by_head(app, others, &wanted.name).await {
-        return Some(uploaded(app, asked, best, others).await);
-    }
+    let is_titled = |title: &str| is_title_of(title, &wanted.name);
     match tree_file(app, scope, asked, &key, FileKind::SymbolFile, |place| is_titled(&place.file)).await {
         Some(answer) => Some(answer),
         None => tree_file(app, scope, asked, &key, FileKind::SymbolFile, |_| true).await,
     }
-}
-
-async fn uploaded(app: &App, asked: (&Method, &HeaderMap), best: Candidate, others: Vec<Candidate>) -> Response {
-    match first_there(app, best, |_| others).await {
-        Ok((file, source)) => whole_file(app, asked, (&file.digest, source), []).await,
-        Err(broken) => broken,
-    }
-}
-
-/// Of files whose own names say nothing the one whose first line has the name, else the best; and those that may stand in for it where its blob is lost:
-/// none for one that has the name, as the others have not.
-async fn by_head(app: &App, mut files: Vec<Candidate>, name: &str) -> Option<(Candidate, Vec<Candidate>)> {
-    if files.len() > 1 {
-        let (blobs, digests, name) = (
-            Arc::clone(&app.blobs),
-            files.iter().map(|file| file.digest.clone()).collect::<Vec<_>>(),
-            name.to_lowercase(),
-        );
-        let has_name = move |digest: &BlobDigest| {
-            let bytes = blobs.map(digest).ok()?;
-            BreakpadFile::parse(&bytes).ok().filter(|file| file.name().to_lowercase() == name).map(drop)
-        };
-        let find = move || digests.iter().position(|digest| has_name(digest).is_some());
-        if let Some(at) = app.making.run(find).await.ok().flatten() {
-            return Some((files.swap_remove(at), Vec::new()));
-        }
-    }
-    (!files.is_empty()).then(|| (files.remove(0), files))
 }
 
 /// GUID in upper case and the age behind it, as Breakpad writes them.
