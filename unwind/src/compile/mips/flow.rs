@@ -441,13 +441,23 @@ impl Follower<'_> {
         self.call_states.push(state);
     }
 
+    /// Whether a function begins with what is followed as a case: it makes room, or where that may be memory from alloca, because the frame pointer
+    /// points to the frame, saves the return address in it.
+    fn begins_another(&self, effect: Effect, state: &State) -> bool {
+        let Some(before) = self.jump_table else { return false };
+        match effect {
+            Effect::Add { to: SP, from: SP, value: ..0 } => state.fp.is_none(),
+            Effect::Store { register: RA, base: SP, .. } => state.sp > before.sp,
+            _ => false,
+        }
+    }
+
     fn instruction(&mut self, at: usize, machine: &Machine) {
         let (Some(Some(state)), Some(word)) = (self.states.get(at).copied(), self.word(at, machine)) else { return };
         let (effect, flow) = decode(word);
         let mut after = state;
         after.apply(effect);
-        let lowers = matches!(effect, Effect::Add { to: SP, from: SP, value } if value < 0);
-        self.is_foreign |= self.undo.is_some() && lowers;
+        self.is_foreign |= self.undo.is_some() && self.begins_another(effect, &state);
         match flow {
             Flow::Next => return self.lead(at + 1, after),
             Flow::Trap => return self.behind_call(at + 1, after),
