@@ -277,6 +277,9 @@ fn effect(instruction: &[u8]) -> Option<Effect> {
         | [0x0f, 0xd0..=0xd6 | 0xd8..=0xfe, _, ..]
         | [0x0f, 0x38, 0x00..=0x40, _, ..]
         | [0x0f, 0x3a, 0x08..=0x0f | 0x60..=0x63, _, ..] => Some(Effect::None),
+        // From a vector register to a general one: movd, pmovmskb.
+        [0x0f, 0x7e, modrm, ..] => names_no_esp(*modrm, false),
+        [0x0f, 0xd7, modrm, ..] => (modrm >> 3 & 7 != ESP).then_some(Effect::None),
         // Where another byte says which register: an operand, or one of several instructions.
         [0x0f, 0x38 | 0x3a, _, modrm, ..] => names_no_esp(*modrm, true),
         [0x0f, _, modrm, ..] => names_no_esp(*modrm, true),
@@ -330,10 +333,11 @@ mod tests {
 
     #[test]
     fn vector_registers_with_the_number_of_esp_change_no_stack() {
-        // push %eax; psrldq $4, %xmm4; pxor %xmm4, %xmm4; pshufb %xmm4, %xmm1; pop %eax; ret
-        let vectors = [0x66, 0x0f, 0x73, 0xdc, 4, 0x66, 0x0f, 0xef, 0xe4, 0x66, 0x0f, 0x38, 0x00, 0xcc];
+        // push %eax; psrldq $4, %xmm4; pxor %xmm4, %xmm4; movd %xmm4, %edi; pmovmskb %xmm4, %ecx; pop %eax; ret
+        let vectors =
+            [0x66, 0x0f, 0x73, 0xdc, 4, 0x66, 0x0f, 0xef, 0xe4, 0x66, 0x0f, 0x7e, 0xe7, 0x66, 0x0f, 0xd7, 0xcc];
         let code = [&[0x50], &vectors[..], &[0x58, 0xc3]].concat();
-        assert_eq!(depths(&code), Some([(0, 0), (1, 1), (16, 0)].into()));
+        assert_eq!(depths(&code), Some([(0, 0), (1, 1), (19, 0)].into()));
         assert_eq!(follow(&[0x50, 0x66, 0x0f, 0x7e, 0xcc, 0x58, 0xc3], |_| false), None); // movd %xmm1, %esp
         assert_eq!(follow(&[0x50, 0x0f, 0x50, 0xe1, 0x58, 0xc3], |_| false), None); // movmskps %xmm1, %esp
     }
