@@ -428,6 +428,15 @@ impl Follower<'_> {
     /// Whether a function begins with the instruction that is not the one that is followed: behind a call that never returns, and constants
     /// perhaps. It saves the return address, when that of this function is saved and gone.
     fn begins_another(&self, instruction: &Instruction, state: &State) -> bool {
+        // No function saves its own frame pointer. (On ARM it may have an address in the frame for other uses, and pushes save the return address as well.)
+        let fp = self.machine.fp;
+        let saves_fp = match instruction.effects {
+            [Some(Effect::Store { register, base, .. }), None] => register == fp && base == self.machine.sp,
+            _ => false,
+        };
+        if saves_fp && state.points(fp, self.machine) && self.machine.arch != Arch::Arm {
+            return true;
+        }
         let Some(link) = self.machine.link.filter(|_| !state.has_live_link(self.machine)) else { return false };
         match self.machine.arch {
             Arch::Arm => instruction.pushes(self.machine.sp, link),

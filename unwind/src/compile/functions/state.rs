@@ -115,6 +115,11 @@ impl State {
         self.fp.is_some() || self.pointer.is_some()
     }
 
+    /// Whether `register`, not the stack pointer, points into the frame.
+    pub(super) fn points(&self, register: u8, machine: &Machine) -> bool {
+        register != machine.sp && self.distance(register, 0, machine).is_some()
+    }
+
     /// Whether all is as at the first instruction of a function.
     pub(super) fn is_as_entered(&self) -> bool {
         self.sp == Some(0) && !self.is_root && self.kept.iter().all(|kept| kept.live)

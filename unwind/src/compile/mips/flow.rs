@@ -448,6 +448,8 @@ impl Follower<'_> {
         match effect {
             Effect::Add { to: SP, from: SP, value: ..0 } => state.fp.is_none(),
             Effect::Store { register: RA, base: SP, .. } => state.sp > before.sp,
+            // Nor does a function save what tells its own frame.
+            Effect::Store { register: FP, base: SP, .. } => state.fp.is_some(),
             _ => false,
         }
     }

@@ -71,7 +71,7 @@ fn tell(entry: &[Piece], code: &[(u64, &[u8])], machine: &'static Machine, rules
     let may_be_wrong = says_nothing(rules.of(first.rule), machine) && entry.iter().all(counts);
     let bytes = bytes_of(code, &whole.range()).filter(|_| may_be_wrong)?;
     let parts = follow(bytes, |distance| is_thunk(code, whole.start().checked_add_signed(distance)))?;
-    is_contradicted(entry, &parts, rules).then(|| split(&whole, &parts, machine, rules))?
+    is_contradicted(entry, &parts, rules).then(|| split(&whole, entry.len() > 1, &parts, machine, rules))?
 }
 
 /// Whether a rule of call frame information counts the CFA from esp, with the return address below it.
@@ -124,8 +124,14 @@ fn bytes_of<'a>(code: &[(u64, &'a [u8])], range: &Range<u64>) -> Option<&'a [u8]
     })
 }
 
-/// The piece in parts, each with what was pushed before it. Where the entry is wrong, the instructions are what the rule comes from.
-fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine, rules: &mut Rules) -> Option<Vec<Piece>> {
+/// The piece in parts, each with what was pushed before it. Where the entry is wrong, or somewhere if `is_all_in_doubt`, the instructions are what the rule comes from.
+fn split(
+    piece: &Piece,
+    is_all_in_doubt: bool,
+    parts: &[(usize, Pushed)],
+    machine: &'static Machine,
+    rules: &mut Rules,
+) -> Option<Vec<Piece>> {
     let source = rules.of(piece.rule).0.source()?;
     let ends = parts.iter().skip(1).map(|(start, _)| *start as u64 + piece.start()).chain([piece.end()]);
     let split = parts.iter().zip(ends).map(|((start, pushed), end)| {
@@ -141,7 +147,7 @@ fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine, ru
                 slots = slots.with(slot, Saved::At(-below));
             }
         }
-        let source = if pushed.is_empty() { source } else { RuleSource::Instructions };
+        let source = if pushed.is_empty() && !is_all_in_doubt { source } else { RuleSource::Instructions };
         let rule = rule(source, pushed.len(), fp, machine)?;
         Some(Piece::new(piece.start() + *start as u64..end, rules.number_of(rule, slots), piece.origin))
     });
