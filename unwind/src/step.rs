@@ -278,9 +278,11 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
         let popped_slot = self.link_of_popped_slot(rule, origin);
         let is_register = matches!(return_address, Some(ReturnAddress::InRegister(_)));
         let popped = popped_slot.is_some() || (state.exact && is_register);
+        let across_calls = self.return_address_across_calls(return_address, budget);
         let mut sp = state.sp;
         if cfa < sp || (cfa == sp && !popped) {
             sp = match self.live_fp() {
+                _ if cfa == sp && across_calls.is_some() && self.may_lead_to(cfa, budget) => sp,
                 // On its own stack nothing was given back.
                 _ if self.comes_back(rule, cfa, budget) => 0,
                 Some(fp) if rule.kind() == Some(Kind::Fp) && self.has_lost_its_stack() => fp,
@@ -291,6 +293,7 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             return stop(StopReason::Misaligned);
         }
         let pc = match return_address {
+            _ if let Some(pc) = across_calls => Ok(pc),
             _ if let Some(link) = popped_slot => self.register(link, budget).ok_or(StopReason::RegisterUnknown),
             Some(ReturnAddress::AtCfa(words)) => self.read(Self::slot(origin, words)).ok_or(StopReason::TruncatedStack),
             // Only before the register is used for something else, which a call would do to most.
@@ -319,6 +322,25 @@ impl<'s, 't, T: Target, M: Memory> Stepper<'s, 't, T, M> {
             }
             (Err(reason), _) | (_, Err(reason)) => stop(reason),
         }
+    }
+
+    /// The return address of a function that says that it keeps it, while it calls, in a register which calls need not keep: assembler code that knows what
+    /// its callee leaves alone (glibc's `rawmemchr` of aarch64, which calls `strlen`). Believed where a call leads to it.
+    #[inline(always)]
+    fn return_address_across_calls(&self, said: Option<ReturnAddress>, budget: &mut Budget) -> Option<u64> {
+        match said {
+            Some(ReturnAddress::InRegister(number)) if !self.state.exact => self.kept_across_calls(number, budget),
+            _ => None,
+        }
+    }
+
+    #[inline(never)]
+    fn kept_across_calls(&self, number: u8, budget: &mut Budget) -> Option<u64> {
+        if Some(number) == Self::MACHINE.link || !Self::MACHINE.is_volatile(number) {
+            return None;
+        }
+        let pc = self.recover(number, true, budget)? & Self::MACHINE.address_mask();
+        (pc != self.state.pc && self.call_to(pc).is_some()).then_some(pc)
     }
 
     /// The link register where the slot that the rule names for the return address lies below the stack pointer: it was given back, and what was in it is in the

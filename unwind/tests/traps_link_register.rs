@@ -665,3 +665,29 @@ fn a_table_for_another_processor_counts_as_none() {
     let walk = unwind(&modules, &registers(0x1010, 0), &Words::default(), &mut Cache::new(), &mut frames);
     assert_eq!((walk.frames, walk.stop), (1, StopReason::NoTable));
 }
+
+/// glibc's `rawmemchr` of aarch64 has its return address in x15 while it calls `strlen`, which leaves that alone, and neither of them has a frame.
+#[test]
+fn t6_a_return_address_in_a_register_that_calls_need_not_keep_is_believed_behind_a_call() {
+    let mut section = EhFrame::on(Arch::Aarch64, "zR", AT_ENTRY);
+    // DW_CFA_register
+    section.fde(0x1000, 0x20, &[]).fde(0x1020, 0x20, &[vec![0x09, 30, 15]]).fde(0x1040, 0x20, &[end(30)]);
+    let table = section.compile().bytes;
+    let mut code = vec![0; 0x100];
+    for call in [0x2c, 0x40] {
+        code[call..call + 4].copy_from_slice(&0x9400_0001_u32.to_le_bytes());
+    }
+    let process = Process::with_code(&table, Some((0x1000, &code)));
+    let stack = [0; 64];
+    let memory = StackBytes { start: Avma(SP), bytes: &stack };
+    let pcs = |kept: u64| {
+        let mut registers = registers(0x1004, 0x1030);
+        registers.general[15] = Some(at(kept));
+        process.pcs(&registers, &memory)
+    };
+    assert_eq!(pcs(0x1044), (vec![0x1004, 0x1030, 0x1044], StopReason::EndOfStack));
+    // No call stands there.
+    assert_eq!(pcs(0x1048), (vec![0x1004, 0x1030], StopReason::StackNotRising));
+    // It leads to itself.
+    assert_eq!(pcs(0x1030), (vec![0x1004, 0x1030], StopReason::StackNotRising));
+}

@@ -29,6 +29,7 @@ mod pushed_before;
 mod report;
 #[cfg(feature = "compile")]
 mod retpoline;
+mod return_column;
 mod rules;
 mod signs;
 mod startup;
@@ -164,7 +165,10 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let Compiler { mut pieces, mut rules, programs, constants, mut report, .. } = compiler;
     pieces.sort_by_key(Piece::start);
     match input.arch {
-        Arch::Aarch64 => pushed_before::correct(&mut pieces, &mut rules),
+        Arch::Aarch64 => {
+            pushed_before::correct(&mut pieces, &mut rules);
+            return_column::correct(input.code, &mut pieces, &mut rules);
+        }
         Arch::I686 => x86::tell_pushes(input.code, &mut pieces, &mut rules),
         Arch::X86_64 => {
             x86::tell_extended(input.code, &mut pieces, &mut rules);

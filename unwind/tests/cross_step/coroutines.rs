@@ -38,7 +38,7 @@ fn compile(options: &[&str], directory: &Path) -> Option<PathBuf> {
 fn run(mut emulated: Emulated, path: &Path) -> Result<Seen, Error> {
     let arch = AARCH64.toolchain.arch;
     let symbols = waiting::symbols(&std::fs::read(path)?);
-    let program = Program::read(path);
+    let program = Program::read(path, None);
     let modules = Modules::new(arch, vec![program.module()]);
     emulated.run_to(&[symbols["main"]])?;
     let (mut cache, mut seen) = (Cache::new(), Seen::default());

@@ -19,6 +19,7 @@ pub(crate) struct Emulated {
     child: Child,
     stream: UnixStream,
     received: Vec<u8>,
+    owes_acknowledgement: bool,
 }
 
 impl Emulated {
@@ -54,14 +55,15 @@ impl Emulated {
             }
         };
         stream.set_read_timeout(Some(PATIENCE))?;
-        let mut emulated = Self { child, stream, received: Vec::new() };
+        let mut emulated = Self { child, stream, received: Vec::new(), owes_acknowledgement: false };
         emulated.request("qSupported:multiprocess-")?;
         Ok(emulated)
     }
 
     fn request(&mut self, packet: &str) -> Result<String, Error> {
         let sum = packet.bytes().fold(0u8, u8::wrapping_add);
-        self.stream.write_all(format!("${packet}#{sum:02x}").as_bytes())?;
+        let acknowledged = if std::mem::take(&mut self.owes_acknowledgement) { "+" } else { "" };
+        self.stream.write_all(format!("{acknowledged}${packet}#{sum:02x}").as_bytes())?;
         self.answer()
     }
 
@@ -74,7 +76,8 @@ impl Emulated {
             {
                 let answer = String::from_utf8_lossy(&self.received[start + 1..end]).into_owned();
                 self.received.drain(..end + 3);
-                self.stream.write_all(b"+")?;
+                // With the next request: what is written by itself wakes the emulator by itself.
+                self.owes_acknowledgement = true;
                 return Ok(answer);
             }
             let mut buffer = [0; 4096];

@@ -41,10 +41,19 @@ impl Platform {
         }
         let own_options = if self.clang.is_some() { &[] } else { options };
         let mut link = Command::new(&linker);
-        link.args(defined).args(["-static", "-g0", "-w", "-o"]).arg(&program).args(own_options).arg(&input);
+        link.args(defined).args(["-static", "-g0", "-w", "-o"]).arg(&program).args(own_options).arg(&input).arg("-lm");
         let status = link.status().ok()?;
         assert!(status.success(), "{linker} makes a program of {}", source.display());
         Some(program)
+    }
+
+    /// The same program without symbols, beside `program`.
+    pub(crate) fn strip(&self, program: &Path) -> PathBuf {
+        let stripped = program.with_extension("stripped");
+        let tool = self.toolchain.strip();
+        let status = Command::new(&tool).arg("-o").arg(&stripped).arg(program).status().expect("the toolchain's strip");
+        assert!(status.success(), "{tool} strips {}", program.display());
+        stripped
     }
 
     /// What makes the programs.
@@ -61,6 +70,7 @@ impl Platform {
 const LEAVES: &str = "it has loaded the registers of its target and not yet jumped";
 const JUMP_BUFFER: &str = "its own CFI gives the registers in the jump buffer for the caller's";
 const IN_START: &str = "code that _start calls lies in the CFI of _start, which has no caller";
+const BRANCHES: &str = "a branch by the flags that told whether the word before it was popped, which no capture has";
 const UNDESCRIBED: &str = "no CFI, and called through a pointer";
 
 pub(crate) const AARCH64: Platform = Platform {
@@ -168,7 +178,7 @@ pub(crate) const ARM: Platform = Platform {
     ],
     syscall: 7,
     contexts: &[0x94, 0x14],
-    explained: &[("__longjmp", LEAVES)],
+    explained: &[("__longjmp", LEAVES), ("__memcpy_neon+0x4", BRANCHES)],
     least: 998,
 };
 

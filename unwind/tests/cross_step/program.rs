@@ -26,7 +26,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    pub(crate) fn read(path: &Path) -> Self {
+    /// With the table of `stripped`, the same program without symbols, if that is given.
+    pub(crate) fn read(path: &Path, stripped: Option<&Path>) -> Self {
         let binary: &'static Binary = Box::leak(Box::new(Binary::read(path).expect("the program")));
         let parts = binary.parts();
         let start = parts.code.iter().map(|(start, _)| *start).min().expect("code");
@@ -35,7 +36,10 @@ impl Program {
             code.resize((address - start) as usize, 0);
             code.extend_from_slice(bytes);
         }
-        let compiled = binary.compile();
+        let compiled = match stripped {
+            Some(stripped) => Binary::read(stripped).expect("the stripped program").compile(),
+            None => binary.compile(),
+        };
         let table = Table::open(compiled.bytes.leak()).expect("our own table");
         table.verify().expect("our own table");
         let file = object::File::parse(binary.bytes.as_slice()).expect("an ELF file");

@@ -130,7 +130,7 @@ impl<'p> Run<'p> {
         self.score.before_frames += usize::from(self.program.sets_up_gp(now.pc));
         let (program, modules, expected) = (&self.program, &self.modules, &self.expected);
         let innermost = self.name_in_vdso(now.pc).unwrap_or_else(|| program.name(now.pc));
-        let is_whole = self.score.count(expected, found, innermost, || {
+        let is_whole = self.score.count(expected, found, (innermost, walk.stop), || {
             let agreeing = found.iter().skip(1).zip(expected).take_while(|(frame, expected)| frame.pc.0 == expected.pc);
             let at = agreeing.count();
             let frame = found.get(at).copied().unwrap_or_default();

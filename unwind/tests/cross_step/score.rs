@@ -8,6 +8,9 @@ use symseal_unwind::Frame;
 
 use crate::shadow::Expected;
 
+/// What is wrong with a stack that lacks frames or has false ones, and of which the unwinder says that it is whole.
+pub(crate) const TOLD_AS_COMPLETE: &str = "return address, told as complete,";
+
 /// What the run of one program gave.
 #[derive(Default)]
 pub(crate) struct Score {
@@ -31,13 +34,13 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// One more instruction, in `innermost`. `describe` says where the first difference is, if there is one. Gives whether all return
-    /// addresses are right.
+    /// One more instruction, in `innermost`. The walk ended with `stop`. `describe` says where the first difference is, if there is
+    /// one. Gives whether all return addresses are right.
     pub(crate) fn count(
         &mut self,
         expected: &[Expected],
         found: &[Frame],
-        innermost: String,
+        (innermost, stop): (String, StopReason),
         describe: impl FnOnce() -> String,
     ) -> bool {
         self.instructions += 1;
@@ -56,6 +59,7 @@ impl Score {
         self.with_fps += usize::from(same_fps);
         let what = match (same_pcs, same_cfas, same_fps) {
             (true, true, true) => return true,
+            (false, ..) if stop == StopReason::EndOfStack => TOLD_AS_COMPLETE,
             (false, ..) => "return address",
             (_, false, _) => "CFA",
             _ => "frame pointer",

@@ -11,7 +11,7 @@ use crate::stopped::Stopped;
 /// How far above a stack pointer its stack may reach.
 const STACK_SPAN: u64 = 1 << 20;
 /// Memory is read in pieces of this size.
-const PIECE: u64 = 512;
+const PIECE: u64 = 1024;
 
 /// The memory of the stopped program, from the stack pointers on, as a snapshot has it.
 pub(crate) struct Stack<'e> {

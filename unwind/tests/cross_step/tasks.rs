@@ -22,7 +22,7 @@ const STATIC: &str = "-Ctarget-feature=+crt-static -Crelocation-model=static";
 fn check(mut emulated: Emulated, path: &Path) -> Result<(), Error> {
     let arch = AARCH64.toolchain.arch;
     let stops = [symbols(&std::fs::read(path)?)["stands_here"]];
-    let program = Program::read(path);
+    let program = Program::read(path, None);
     let modules = Modules::new(arch, vec![program.module()]);
     let options = Options { continuations: true, ..Options::default() };
     for waiting in tasks::WAITING {

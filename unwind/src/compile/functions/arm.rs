@@ -19,9 +19,12 @@ pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
     }
     let is_conditional = word >> 28 != 14;
     let instruction = Instruction { literal: literal(word), ..plain(word) };
+    let condition = is_conditional.then_some((word >> 28) as u8);
     Some(match instruction.flow {
-        Flow::Branch { distance, .. } => Instruction::of(4, Flow::Branch { distance, is_conditional }),
-        _ => Instruction { is_conditional, ..instruction },
+        Flow::Branch { distance, .. } => {
+            Instruction { condition, ..Instruction::of(4, Flow::Branch { distance, is_conditional }) }
+        }
+        _ => Instruction { is_conditional, condition, ..instruction },
     })
 }
 

@@ -101,7 +101,7 @@ struct Follower<'c> {
     tails: Vec<u64>,
     signs: Signs,
     is_behind_calls: bool,
-    /// CFA minus the stack pointer at the last call that something was followed behind.
+    /// CFA minus the stack pointer at the last call that something was followed behind, or where the case began.
     called_at: Option<i32>,
     /// The states that jumps to somewhere in the function leave, by where the jump is.
     switches: BTreeMap<usize, State>,
@@ -117,6 +117,8 @@ struct Follower<'c> {
     is_foreign: bool,
     /// It leads into constants, or on into the next function, with a frame.
     is_astray: bool,
+    /// Branches behind an instruction that moves the stack pointer if the same flags say so: what holds where they lead, and behind them.
+    ways: BTreeMap<usize, (State, State)>,
     conflicts: usize,
     turns: u64,
 }
@@ -159,6 +161,7 @@ impl Followed {
             is_in_cases: false,
             is_foreign: false,
             is_astray: false,
+            ways: BTreeMap::new(),
             conflicts: 0,
             turns: 0,
         };
@@ -206,6 +209,30 @@ impl Followed {
     }
 }
 
+/// How many entries the table has that the last `size` bytes of `code` branch by, if what lets no other index through stands right before them, as
+/// GCC writes it: `cmp rN, #last; bhi; tbb [pc, rN]`.
+fn entries_of_table(code: &[u8], size: usize) -> Option<usize> {
+    let half = |code: &[u8]| Some(u16::from_le_bytes(*code.last_chunk::<2>()?));
+    let (before, branch) = code.split_at_checked(code.len().checked_sub(size)?)?;
+    let index = half(branch)? & 15;
+    // bhi, short and long.
+    let short =
+        before.strip_suffix(before.last_chunk::<2>()?).filter(|_| half(before).is_some_and(|it| it >> 8 == 0xd8));
+    let long = || {
+        let (before, branch) = before.split_last_chunk::<4>()?;
+        let [first, second] = [half(branch.first_chunk::<2>()?)?, half(branch)?];
+        (first & 0xfbc0 == 0xf200 && second & 0xd000 == 0x8000).then_some(before)
+    };
+    let before = short.or_else(long)?;
+    let compare = half(before)?;
+    // cmp, short and long.
+    if compare >> 8 == 0x28 | index && index < 8 {
+        return Some(usize::from(compare & 0xff) + 1);
+    }
+    let first = half(before.split_last_chunk::<2>()?.0)?;
+    (first == 0xf1b0 | index && compare >> 8 == 0x0f).then(|| usize::from(compare & 0xff) + 1)
+}
+
 impl Follower<'_> {
     fn is_exhausted(&self) -> bool {
         self.turns > MOST_TURNS_PER_BYTE * self.code.len() as u64
@@ -222,7 +249,7 @@ impl Follower<'_> {
         if self.is_uncertain() && self.is_literal(at) {
             return;
         }
-        if self.is_behind_calls && self.begins_another(&instruction, &state) {
+        if self.is_uncertain() && self.begins_another(&instruction, &state) {
             self.is_foreign = true;
             return;
         }
@@ -294,7 +321,7 @@ impl Follower<'_> {
         while let Some((at, number)) = self.behind_calls.pop_first() {
             self.is_behind_calls = true;
             let state = self.call_states.get(number).copied();
-            let Some(state) = state.filter(|_| !self.begins_a_function(at)) else { continue };
+            let Some(state) = state.filter(|state| !self.begins_a_function(at, state)) else { continue };
             // A call that never returns comes back to nothing: what stands behind it is another function's, or has another frame.
             let mark = self.mark();
             self.called_at = state.depth();
@@ -365,21 +392,64 @@ impl Follower<'_> {
         false
     }
 
+    /// Whether a branch stands at `next` that is taken if the instruction at `at` does something (`true`), or if it does not (`false`); `None` of
+    /// everything else.
+    fn branches_by_the_same_flags(&self, at: usize, instruction: &Instruction, next: usize) -> Option<bool> {
+        let branch = self.instruction(next)?;
+        if !matches!(branch.flow, Flow::Branch { is_conditional: true, .. }) {
+            return None;
+        }
+        // Thumb has the condition of one instruction in the one before it.
+        let made_before = || {
+            let before = self.instruction(at.checked_sub(2)?)?;
+            before.condition.filter(|_| before.makes_conditional == 1)
+        };
+        let condition = instruction.condition.or_else(made_before)?;
+        match branch.condition? ^ condition {
+            0 => Some(true),
+            // Conditions that differ in their lowest bit are opposites.
+            1 => Some(false),
+            _ => None,
+        }
+    }
+
     /// Whether the instruction lowers the stack pointer by a constant: behind a call, that is the next function, and the call never returns.
-    fn begins_a_function(&self, at: usize) -> bool {
-        self.instruction(at).is_some_and(|instruction| instruction.lowers(self.machine.sp))
+    fn begins_a_function(&self, at: usize, state: &State) -> bool {
+        self.instruction(at).is_some_and(|instruction| self.makes_room(&instruction, state))
+    }
+
+    /// Whether the instruction lowers the stack pointer by a constant as the first one of another function does. Where another register points
+    /// into the frame, it may be memory from alloca: then it only is one if it saves the return address as well.
+    fn makes_room(&self, instruction: &Instruction, state: &State) -> bool {
+        let is_alloca = state.has_pointer() && !self.begins_another(instruction, state);
+        instruction.lowers(self.machine.sp) && !is_alloca
     }
 
     /// Whether a function begins with the instruction that is not the one that is followed: behind a call that never returns, and constants
     /// perhaps. It saves the return address, when that of this function is saved and gone.
     fn begins_another(&self, instruction: &Instruction, state: &State) -> bool {
+        // No function saves its own frame pointer. (On ARM it may have an address in the frame for other uses, and pushes save the return address as well.)
+        let fp = self.machine.fp;
+        let saves_fp = match instruction.effects {
+            [Some(Effect::Store { register, base, .. }), None] => register == fp && base == self.machine.sp,
+            _ => false,
+        };
+        if saves_fp && state.points(fp, self.machine) && self.machine.arch != Arch::Arm {
+            return true;
+        }
         let Some(link) = self.machine.link.filter(|_| !state.has_live_link(self.machine)) else { return false };
         match self.machine.arch {
             Arch::Arm => instruction.pushes(self.machine.sp, link),
             // There it serves for other values too; not where room was made since the call.
             _ => {
                 let has_room = state.depth().zip(self.called_at).is_some_and(|(depth, at)| depth > at);
-                let stores = |effect| matches!(effect, Effect::Store { register, .. } if register == link);
+                let stores = |effect| match effect {
+                    // An address in memory from alloca is in another register.
+                    Effect::Store { register, base, .. } => {
+                        register == link && (base == self.machine.sp || !state.has_pointer())
+                    }
+                    _ => false,
+                };
                 has_room && instruction.effects.first().copied().flatten().is_some_and(stores)
             }
         }
@@ -401,6 +471,7 @@ impl Follower<'_> {
             if !is_known && !is_padding {
                 let mark = self.mark();
                 (self.is_in_cases, self.is_astray) = (true, false);
+                self.called_at = state.depth();
                 self.lead(at, state);
                 self.run();
                 if self.is_foreign {
@@ -416,9 +487,11 @@ impl Follower<'_> {
         }
     }
 
-    /// Follows a table of distances, which ends where the nearest place begins that it leads to.
-    fn table(&mut self, start: usize, size: usize, state: State) {
-        let mut end = self.code.len();
+    /// Follows a table of distances behind the instruction at `at`, which ends where the nearest place begins that it leads to, or with the last entry that the
+    /// code lets through: constants, and code that a branch leads to, may come before that place.
+    fn table(&mut self, (at, start): (usize, usize), size: usize, state: State) {
+        let entries = self.code.get(..start).and_then(|before| entries_of_table(before, start.checked_sub(at)?));
+        let mut end = entries.map_or(usize::MAX, |entries| start + entries * size).min(self.code.len());
         let mut at = start;
         while at < end {
             let entry = match (size, self.code.get(at..)) {
@@ -475,21 +548,34 @@ impl Follower<'_> {
         for effect in instruction.effects.iter().flatten() {
             after.apply(*effect, self.machine);
         }
+        // GCC has the places of a switch's cases in any register that is free (`add lr, ip; bx lr`).
+        let is_jump = instruction.effects == [None; 2] && state.has_own_link(self.machine);
+        let flow = match instruction.flow {
+            Flow::Return if is_jump && self.machine.arch == Arch::Arm => Flow::Switch,
+            flow => flow,
+        };
         self.signs.begins_by_it |= at == 0 && after.saves_link(self.machine);
-        self.note_signs(&state, &after, instruction.flow);
+        self.note_signs(&state, &after, flow);
         after.pass_conditional(instruction.makes_conditional);
         let is_conditional = instruction.is_conditional || state.is_conditional();
         // What depends on flags and leads away ends one of the two ways; and what does not depend on them, nobody reaches but by the other.
         let is_split = state.is_split() && is_conditional && instruction.flow == Flow::Next;
         let (mut after, mut skipped) = (after.split(is_split), state.split(is_split));
         skipped.pass_conditional(0);
-        self.is_foreign |= self.is_in_cases && instruction.lowers(self.machine.sp);
+        self.is_foreign |= self.is_in_cases && self.makes_room(&instruction, &state);
         let next = at + instruction.bytes;
+        let ways = self.ways.get(&at).copied().filter(|_| state.is_split());
         let target = |distance: i64| i64::try_from(at).ok()?.checked_add(distance);
-        match instruction.flow {
+        match flow {
             Flow::Next => {
                 let met = if is_conditional { after.meet(&skipped) } else { Some(after) };
-                let met = met.unwrap_or_else(|| skipped.split(self.returns_soon(next)));
+                let met = met.unwrap_or_else(|| {
+                    let branches = self.branches_by_the_same_flags(at, &instruction, next);
+                    if let Some(is_same) = branches {
+                        self.ways.insert(next, if is_same { (after, skipped) } else { (skipped, after) });
+                    }
+                    skipped.split(branches.is_some() || self.returns_soon(next))
+                });
                 self.is_astray |= self.is_literal(next) || (next >= self.code.len() && met.depth() != Some(0));
                 return self.lead(next, met);
             }
@@ -509,6 +595,7 @@ impl Follower<'_> {
                 self.call_states.push(after);
             }
             Flow::Branch { distance, is_conditional: depends } => {
+                let (after, behind) = ways.unwrap_or((after, after));
                 let has_frame = after.depth().is_none_or(|depth| depth != 0);
                 let inside = target(distance).and_then(|target| usize::try_from(target).ok());
                 match inside.filter(|target| *target < self.code.len()) {
@@ -525,11 +612,12 @@ impl Follower<'_> {
                 }
                 self.is_foreign |= self.is_behind_calls && has_frame && inside == Some(0);
                 if depends {
+                    let has_frame = behind.depth().is_none_or(|depth| depth != 0);
                     self.is_astray |= next >= self.code.len() && has_frame;
-                    self.lead_on(next, after);
+                    self.lead_on(next, behind);
                 }
             }
-            Flow::Table(size) => self.table(next, size, after),
+            Flow::Table(size) => self.table((at, next), size, after),
             Flow::Indirect if after.depth() == Some(0) => {
                 self.tail.get_or_insert(after);
             }
@@ -553,5 +641,105 @@ impl Follower<'_> {
         if is_conditional {
             self.lead(next, skipped);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compile::functions::Set;
+    use alloc::string::String;
+    use alloc::string::ToString;
+
+    /// Where the rules of the function change that `halves` are, from the beginning, and to what.
+    fn rules(arch: Arch, set: Set, code: &[u8]) -> Vec<(u64, String)> {
+        let followed = Followed::new(0, code, arch.machine(), set.decode(), &BTreeSet::new());
+        let rule = |step| match step {
+            Step::Rule(rule, _) => Rule::display(rule, arch).to_string(),
+            Step::Lost => String::from("lost"),
+        };
+        let mut rules: Vec<(u64, String)> = followed.steps().map(|(address, _, step)| (address, rule(step))).collect();
+        rules.dedup_by(|later, earlier| later.1 == earlier.1);
+        rules
+    }
+
+    fn thumb(halves: &[u16]) -> Vec<(u64, String)> {
+        let code: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
+        rules(Arch::Arm, Set::Thumb, &code)
+    }
+
+    fn told(rules: &[(u64, &str)]) -> Vec<(u64, String)> {
+        rules.iter().map(|(address, rule)| (*address, String::from(*rule))).collect()
+    }
+
+    const ENTRY: &str = "CFA = sp+0; RA = lr";
+
+    #[test]
+    fn a_branch_by_the_flags_of_a_pop_has_no_rule_and_each_of_its_ways_has_one() {
+        // As glibc's memcpy for NEON ends: push {r8}; cmp r0, #0; popcc {r8}; bcc 1f; pop {r8}; bx lr; 1: bx lr
+        let words = [0xe52d_8004u32, 0xe350_0000, 0x349d_8004, 0x3a00_0001, 0xe49d_8004, 0xe12f_ff1e, 0xe12f_ff1e];
+        let code = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        let pushed = "CFA = sp+4; RA = lr";
+        let unknown = Rule::bare(crate::rule::Kind::Unsupported, crate::rule::RuleSource::Instructions);
+        let unknown = unknown.display(Arch::Arm).to_string();
+        let expected = told(&[(0, ENTRY), (4, pushed), (12, &unknown), (16, pushed), (20, ENTRY)]);
+        assert_eq!(rules(Arch::Arm, Set::Arm, &code(&words)), expected);
+        // bcs: the way on is that of the pop.
+        let opposite = [0xe52d_8004u32, 0xe350_0000, 0x349d_8004, 0x2a00_0000, 0xe12f_ff1e, 0xe49d_8004, 0xe12f_ff1e];
+        let expected = told(&[(0, ENTRY), (4, pushed), (12, &unknown), (16, ENTRY), (20, pushed), (24, ENTRY)]);
+        assert_eq!(rules(Arch::Arm, Set::Arm, &code(&opposite)), expected);
+    }
+
+    #[test]
+    fn a_jump_through_the_link_register_to_a_case_is_no_return() {
+        // push {r4, lr}; bl f; add lr, ip; bx lr; a case: pop {r4, pc}
+        let halves = [0xb510, 0xf000, 0xf800, 0x44e6, 0x4770, 0xbd10];
+        assert_eq!(thumb(&halves), told(&[(0, ENTRY), (2, "CFA = sp+8; RA = [CFA-4]")]));
+        // Behind a call that does not come back, the leaf of somebody else: movs r0, #0; bx lr.
+        let halves = [0xb510, 0xf000, 0xf800, 0x2000, 0x4770];
+        let reached = thumb(&halves);
+        assert_eq!(reached, told(&[(0, ENTRY), (2, "CFA = sp+8; RA = [CFA-4]")]));
+    }
+
+    #[test]
+    fn memory_of_a_constant_size_in_a_case_begins_no_function() {
+        // push {r7, lr}; add r7, sp, #0; add pc, r0; a case: sub sp, #8; mov sp, r7; pop {r7, pc}; another one: mov sp, r7; pop {r7, pc}
+        let halves = [0xb580, 0xaf00, 0x4487, 0xb082, 0x46bd, 0xbd80, 0x46bd, 0xbd80];
+        let framed = "CFA = sp+8; RA = [CFA-4]";
+        assert_eq!(thumb(&halves), told(&[(0, ENTRY), (2, framed), (8, "CFA = sp+16; RA = [CFA-4]"), (10, framed)]));
+        // Where it saves the return address as well, it does: push {r4, lr}.
+        let halves = [0xb580, 0xaf00, 0x4487, 0x46bd, 0xbd80, 0xb510, 0xbd10];
+        assert_eq!(thumb(&halves), told(&[(0, ENTRY), (2, framed)]));
+    }
+
+    #[test]
+    fn r7_tells_the_frame_where_r11_is_used_for_something_else() {
+        // push {r7, lr}; sub sp, #8; add r7, sp, #0; add.w fp, r7, #4; mov fp, r0; sub.w sp, sp, r3; adds r7, #8; mov sp, r7; pop {r7, pc}
+        let halves = [0xb580, 0xb082, 0xaf00, 0xf107, 0x0b04, 0x4683, 0xebad, 0x0d03, 0x3708, 0x46bd, 0xbd80];
+        let found = thumb(&halves);
+        let behind = found.iter().filter(|(address, _)| *address >= 16).map(|(_, rule)| rule.as_str());
+        let behind: Vec<&str> = behind.collect();
+        assert_eq!(behind.len(), 3, "{found:?}");
+        assert!(behind[0].starts_with("CFA = r7+16; RA = [CFA-4]"), "{found:?}");
+    }
+
+    #[test]
+    fn a_table_of_branches_has_no_more_entries_than_the_code_lets_through() {
+        // cmp r2, #1; bhi 1f; tbb [pc, r2]; (5, 5); push {r4, lr} of what a branch leads to …
+        let halves = |compare: &[u16], branch: &[u16]| {
+            let halves: Vec<u16> = compare.iter().chain(branch).chain(&[0xe8df, 0xf002]).copied().collect();
+            halves.iter().flat_map(|half| half.to_le_bytes()).collect::<Vec<u8>>()
+        };
+        let check = |compare: &[u16], branch: &[u16], entries: Option<usize>| {
+            assert_eq!(entries_of_table(&halves(compare, branch), 4), entries, "{compare:x?} {branch:x?}");
+        };
+        check(&[0x2a2e], &[0xd810], Some(47)); // cmp r2, #46; bhi
+        check(&[0x2a2e], &[0xf200, 0x8110], Some(47)); // bhi.w
+        check(&[0xf1b2, 0x0f05], &[0xd810], Some(6)); // cmp.w r2, #5
+        check(&[0x2b2e], &[0xd810], None); // cmp r3
+        check(&[0x2a2e], &[0xd910], None); // bls
+        check(&[0x2a2e], &[0xf240, 0x8110], None); // bls.w
+        check(&[], &[0xd810], None);
+        check(&[], &[], None);
     }
 }

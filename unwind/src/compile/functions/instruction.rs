@@ -35,6 +35,8 @@ pub(in super::super) struct Instruction {
     pub(super) flow: Flow,
     /// Whether it does anything depends on flags.
     pub(super) is_conditional: bool,
+    /// By which flags, as processors of ARM number conditions, where the instruction says it: that of `it` is of those behind it.
+    pub(super) condition: Option<u8>,
     /// How many instructions behind it depend on flags. (Thumb, `it`)
     pub(super) makes_conditional: u8,
     /// The constant among the code that it loads, by its distance from the instruction's own address, which counts from a whole word. (32-bit ARM)
@@ -43,7 +45,15 @@ pub(in super::super) struct Instruction {
 
 impl Instruction {
     pub(super) const fn of(bytes: usize, flow: Flow) -> Self {
-        Self { bytes, effects: [None; 2], flow, is_conditional: false, makes_conditional: 0, literal: None }
+        Self {
+            bytes,
+            effects: [None; 2],
+            flow,
+            is_conditional: false,
+            condition: None,
+            makes_conditional: 0,
+            literal: None,
+        }
     }
 
     pub(super) const fn doing(bytes: usize, effect: Effect) -> Self {

@@ -56,7 +56,10 @@ struct Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State {
     sp: Option<i32>,
-    /// A register that holds an address in the frame, and its distance: one that is kept, if any does.
+    /// The frame pointer's distance, if it holds an address in the frame.
+    fp: Option<i32>,
+    /// Another register that holds an address in the frame, and its distance: one that is kept, if any does. Thumb code has r7 for a frame
+    /// pointer, and r11 for anything, addresses in the frame too.
     pointer: Option<(u8, i32)>,
     /// In the order of [`kept`].
     kept: [Kept; MOST_KEPT],
@@ -72,6 +75,8 @@ pub(super) struct State {
     is_root: bool,
     /// What the kernel was asked for last, if it is one of these.
     asked: Option<Asked>,
+    /// The function put a value of its own into the link register since the last call.
+    has_own_link: bool,
 }
 
 /// DWARF numbers of what a function keeps.
@@ -88,6 +93,7 @@ impl State {
     /// At the first instruction of a function: CFA = sp, everything as the caller left it.
     pub(super) const ENTRY: Self = Self {
         sp: Some(0),
+        fp: None,
         pointer: None,
         kept: [Kept { live: true, slot: None }; MOST_KEPT],
         copy: None,
@@ -96,11 +102,22 @@ impl State {
         is_split: false,
         is_root: false,
         asked: None,
+        has_own_link: false,
     };
 
     /// CFA minus the stack pointer, where it is known.
     pub(super) fn depth(&self) -> Option<i32> {
         self.sp
+    }
+
+    /// Whether another register than the stack pointer points into the frame.
+    pub(super) fn has_pointer(&self) -> bool {
+        self.fp.is_some() || self.pointer.is_some()
+    }
+
+    /// Whether `register`, not the stack pointer, points into the frame.
+    pub(super) fn points(&self, register: u8, machine: &Machine) -> bool {
+        register != machine.sp && self.distance(register, 0, machine).is_some()
     }
 
     /// Whether all is as at the first instruction of a function.
@@ -117,6 +134,11 @@ impl State {
     /// Whether the return address is in its register.
     pub(super) fn has_live_link(&self, machine: &'static Machine) -> bool {
         machine.link.and_then(|link| self.kept(link, machine)).is_some_and(|kept| kept.live)
+    }
+
+    /// Whether the link register has a value that the function put there, and that is not its return address.
+    pub(super) fn has_own_link(&self, machine: &'static Machine) -> bool {
+        self.has_own_link && !self.has_live_link(machine)
     }
 
     /// Whether the return address is saved, and in its register too.
@@ -183,6 +205,7 @@ impl State {
     fn distance(&self, base: u8, offset: i32, machine: &Machine) -> Option<i32> {
         let distance = match self.pointer {
             _ if base == machine.sp => self.sp,
+            _ if base == machine.fp => self.fp,
             Some((pointer, distance)) if pointer == base => Some(distance),
             _ => None,
         };
@@ -208,6 +231,10 @@ impl State {
         if register == machine.sp {
             self.sp = None;
         }
+        if register == machine.fp {
+            self.fp = None;
+        }
+        self.has_own_link |= Some(register) == machine.link;
         self.pointer = self.pointer.filter(|(pointer, _)| *pointer != register);
         self.copy = self.copy.filter(|copy| *copy != register);
         for constant in &mut self.constants {
@@ -223,15 +250,17 @@ impl State {
         self.write(register, machine);
         if register == machine.sp {
             self.sp = distance;
+        } else if register == machine.fp {
+            self.fp = distance;
         } else if let Some(distance) = distance
-            && (register == machine.fp || self.may_point(register, machine))
+            && self.may_point(register, machine)
             && Some(register) != machine.link
         {
             self.pointer = Some((register, distance));
         }
     }
 
-    /// Whether `register` may be noted as the one that points into the frame, when it is not the frame pointer: one that is kept, or on RISC-V, where
+    /// Whether `register`, not the frame pointer, may be noted as the one that points into the frame: one that is kept, or on RISC-V, where
     /// slots of large frames are out of reach of the stack pointer (LLVM for size), one that no other has to make room for.
     fn may_point(&self, register: u8, machine: &'static Machine) -> bool {
         let is_kept = |register: u8| kept(machine).any(|kept| kept == register);
@@ -244,6 +273,7 @@ impl State {
         if let Some(link) = machine.link {
             self.write(link, machine);
         }
+        self.has_own_link = false;
         self.pointer = self.pointer.filter(|(pointer, _)| kept(machine).any(|kept| kept == *pointer));
     }
 
@@ -368,9 +398,11 @@ impl State {
     pub(super) fn meet(&self, other: &Self) -> Option<Self> {
         let mut met = *self;
         met.sp = self.sp.filter(|sp| other.sp == Some(*sp));
+        met.fp = self.fp.filter(|fp| other.fp == Some(*fp));
         met.pointer = self.pointer.filter(|pointer| other.pointer == Some(*pointer));
+        let places = |state: &Self| (state.sp, state.fp, state.pointer);
         // Paths with different amounts of memory from alloca may come together, if something else points into the frame.
-        if (met.sp, met.pointer) == (None, None) && (self.sp, self.pointer) != (other.sp, other.pointer) {
+        if places(&met) == (None, None, None) && places(self) != places(other) {
             return None;
         }
         for (kept, other) in met.kept.iter_mut().zip(&other.kept) {
@@ -379,6 +411,7 @@ impl State {
         }
         met.is_root &= other.is_root;
         met.asked = met.asked.filter(|asked| other.asked == Some(*asked));
+        met.has_own_link &= other.has_own_link;
         met.is_split |= other.is_split;
         met.conditional = met.conditional.max(other.conditional);
         met.copy = met.copy.filter(|copy| other.copy == Some(*copy));
@@ -400,11 +433,11 @@ impl State {
             let bytes = i64::from(bytes);
             i16::try_from(bytes / machine.word).ok().filter(|_| bytes % machine.word == 0)
         };
-        let (kind, base, distance) = match (self.sp, self.pointer) {
-            (Some(distance), _) => (Kind::Sp, machine.sp, distance),
-            (None, Some((pointer, distance))) if pointer == machine.fp => (Kind::Fp, pointer, distance),
-            (None, Some((pointer, distance))) => (Kind::Register, pointer, distance),
-            (None, None) => return None,
+        let (kind, base, distance) = match (self.sp, self.fp, self.pointer) {
+            (Some(distance), ..) => (Kind::Sp, machine.sp, distance),
+            (None, Some(distance), _) => (Kind::Fp, machine.fp, distance),
+            (None, None, Some((pointer, distance))) => (Kind::Register, pointer, distance),
+            (None, None, None) => return None,
         };
         let saved = |kept: Kept| match kept.slot {
             Some(slot) => words(slot).map_or(Saved::Unknown, Saved::At),

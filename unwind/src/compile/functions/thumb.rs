@@ -99,7 +99,10 @@ fn short(half: u32) -> Instruction {
         0b11010 | 0b11011 => match half >> 8 & 15 {
             14 => Instruction::of(2, Flow::Trap),
             15 => one(2, Effect::SystemCall),
-            _ => branch(2, i64::from((half << 24) as i32 >> 23), true),
+            condition => {
+                let condition = Some(condition as u8);
+                Instruction { condition, ..branch(2, i64::from((half << 24) as i32 >> 23), true) }
+            }
         },
         0b11100 => branch(2, i64::from((half << 21) as i32 >> 20), false),
         _ => nothing(2),
@@ -151,7 +154,7 @@ fn miscellaneous(half: u32) -> Instruction {
         // `it`: as many as stand before the lowest bit that is set.
         15 if half & 15 != 0 => {
             let made = 4 - (half & 15).trailing_zeros() as u8;
-            Instruction { makes_conditional: made, ..nothing(2) }
+            Instruction { makes_conditional: made, condition: Some((half >> 4 & 15) as u8), ..nothing(2) }
         }
         _ => nothing(2),
     }
@@ -373,7 +376,8 @@ fn control(high: u32, low: u32) -> Instruction {
                 | (low >> 13 & 1) << 18
                 | (high & 0x3f) << 12
                 | (low & 0x7ff) << 1;
-            branch(4, i64::from((bits << 11) as i32 >> 11), true)
+            let condition = Some((high >> 6 & 15) as u8);
+            Instruction { condition, ..branch(4, i64::from((bits << 11) as i32 >> 11), true) }
         }
         // udf
         _ if high >> 4 & 0x7f == 0x7f && low >> 12 == 10 => Instruction::of(4, Flow::Trap),

@@ -441,13 +441,25 @@ impl Follower<'_> {
         self.call_states.push(state);
     }
 
+    /// Whether a function begins with what is followed as a case: it makes room, or where that may be memory from alloca, because the frame pointer
+    /// points to the frame, saves the return address in it.
+    fn begins_another(&self, effect: Effect, state: &State) -> bool {
+        let Some(before) = self.jump_table else { return false };
+        match effect {
+            Effect::Add { to: SP, from: SP, value: ..0 } => state.fp.is_none(),
+            Effect::Store { register: RA, base: SP, .. } => state.sp > before.sp,
+            // Nor does a function save what tells its own frame.
+            Effect::Store { register: FP, base: SP, .. } => state.fp.is_some(),
+            _ => false,
+        }
+    }
+
     fn instruction(&mut self, at: usize, machine: &Machine) {
         let (Some(Some(state)), Some(word)) = (self.states.get(at).copied(), self.word(at, machine)) else { return };
         let (effect, flow) = decode(word);
         let mut after = state;
         after.apply(effect);
-        let lowers = matches!(effect, Effect::Add { to: SP, from: SP, value } if value < 0);
-        self.is_foreign |= self.undo.is_some() && lowers;
+        self.is_foreign |= self.undo.is_some() && self.begins_another(effect, &state);
         match flow {
             Flow::Next => return self.lead(at + 1, after),
             Flow::Trap => return self.behind_call(at + 1, after),
@@ -510,5 +522,37 @@ impl Follower<'_> {
                 None => self.conflicts += 1,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arch::Arch;
+
+    /// Which of the function's instructions were reached, and in which the CFA is that many bytes above the stack pointer.
+    fn depths(words: &[u32]) -> Vec<Option<i64>> {
+        let bytes: Vec<[u8; 4]> = words.iter().map(|word| word.to_le_bytes()).collect();
+        let function = Function::follow(0x1000, &bytes, Arch::Mips32Little.machine());
+        let depth = |step| match step {
+            Step::Rule(rule, _) => Some(rule.offset() * 4),
+            _ => None,
+        };
+        function.steps().map(depth).collect()
+    }
+
+    /// addiu $sp, -32; sw $ra, 28($sp); sw $s8, 24($sp); move $s8, $sp; jr $v0; nop
+    const SWITCH: [u32; 6] = [0x27bd_ffe0, 0xafbf_001c, 0xafbe_0018, 0x03a0_f025, 0x0040_0008, 0];
+    /// move $sp, $s8; lw $ra, 28($sp); lw $s8, 24($sp); jr $ra; addiu $sp, 32
+    const END: [u32; 5] = [0x03c0_e825, 0x8fbf_001c, 0x8fbe_0018, 0x03e0_0008, 0x27bd_0020];
+
+    #[test]
+    fn memory_of_a_constant_size_in_a_case_begins_no_function() {
+        // addiu $sp, -64
+        let told = depths(&[&SWITCH[..], &[0x27bd_ffc0], &END].concat());
+        assert_eq!(told[6..], [32, 96, 32, 32, 32, 32].map(Some));
+        // Where the return address is saved there as well, it does: sw $ra, 60($sp)
+        let told = depths(&[&SWITCH[..], &[0x27bd_ffc0, 0xafbf_003c], &END].concat());
+        assert_eq!(told[6..], [None; 7]);
     }
 }

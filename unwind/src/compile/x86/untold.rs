@@ -4,6 +4,11 @@
 //! way. Behind a push that the entry does not speak of, its claim contradicts the instruction; it is true before, where calls lead to. So
 //! the function is followed: with *n* words pushed, CFA = esp + 4·(n + 1). Only where all paths agree, everything is known that they do
 //! to the stack pointer, and each leaves the function with what it was entered with. Else the entry counts as it is.
+//!
+//! Entries that do speak of pushes may lose count: glibc's `strcasecmp` for SSE4.2 goes on behind its first return as if all that it
+//! pops there were popped for good, and its `strnlen` says of each return what holds before the pop. Functions of this kind, which do nothing
+//! to the stack pointer but push and pop, are followed in the same way, and where the entry contradicts the instructions anywhere, they
+//! count for the whole function.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -37,33 +42,67 @@ enum Effect {
         distance: i64,
         is_conditional: bool,
     },
+    /// To a function at this distance from the instruction behind it.
+    Call(i64),
     /// Out of the function.
     Return,
     /// Nothing follows.
     Trap,
 }
 
-/// Splits the `pieces` (sorted) of entries that say nothing, where the code has pushes.
+/// Splits the `pieces` (sorted) of entries that say nothing, where the code has pushes, and corrects those that say something else than the code.
 pub(in super::super) fn tell_pushes(code: &[(u64, &[u8])], pieces: &mut Vec<Piece>, rules: &mut Rules) {
     let machine = Arch::I686.machine();
-    let is_alone = |at: usize, piece: &Piece| {
-        let differs = |other: Option<&Piece>| other.is_none_or(|other| other.origin != piece.origin);
-        differs(at.checked_sub(1).and_then(|before| pieces.get(before))) && differs(pieces.get(at + 1))
-    };
     let mut told = Vec::with_capacity(pieces.len());
-    for (at, piece) in pieces.iter().enumerate() {
-        if says_nothing(rules.of(piece.rule), machine)
-            && is_alone(at, piece)
-            && let Some(bytes) = bytes_of(code, &piece.range())
-            && let Some(parts) = follow(bytes).filter(|parts| parts.len() > 1)
-            && let Some(parts) = split(piece, &parts, machine, rules)
-        {
-            told.extend(parts);
-        } else {
-            told.push(*piece);
+    for entry in pieces.chunk_by(|piece, next| piece.origin == next.origin && piece.end() == next.start()) {
+        match tell(entry, code, machine, rules) {
+            Some(parts) => told.extend(parts),
+            None => told.extend_from_slice(entry),
         }
     }
     *pieces = told;
+}
+
+/// The pieces of one entry by its instructions; `None` where they do not tell, or say the same.
+fn tell(entry: &[Piece], code: &[(u64, &[u8])], machine: &'static Machine, rules: &mut Rules) -> Option<Vec<Piece>> {
+    let (first, last) = (entry.first()?, entry.last()?);
+    let whole = Piece::new(first.start()..last.end(), first.rule, first.origin);
+    let counts = |piece: &Piece| counts_from_esp(rules.of(piece.rule).0);
+    let may_be_wrong = says_nothing(rules.of(first.rule), machine) && entry.iter().all(counts);
+    let bytes = bytes_of(code, &whole.range()).filter(|_| may_be_wrong)?;
+    let parts = follow(bytes, |distance| is_thunk(code, whole.start().checked_add_signed(distance)))?;
+    is_contradicted(entry, &parts, rules).then(|| split(&whole, entry.len() > 1, &parts, machine, rules))?
+}
+
+/// Whether a rule of call frame information counts the CFA from esp, with the return address below it.
+fn counts_from_esp(rule: Rule) -> bool {
+    matches!(rule.source(), Some(RuleSource::EhFrame | RuleSource::DebugFrame))
+        && rule.kind() == Some(Kind::Sp)
+        && rule.return_address() == Some(ReturnAddress::AtCfa(-1))
+}
+
+/// Whether the CFA is elsewhere than the entry says before some instruction. Both rise, and begin at the same place.
+fn is_contradicted(entry: &[Piece], parts: &[(usize, Pushed)], rules: &Rules) -> bool {
+    let Some(start) = entry.first().map(Piece::start) else { return false };
+    let ends = parts.iter().skip(1).map(|(at, _)| start.saturating_add(*at as u64)).chain([u64::MAX]);
+    let mut parts = parts.iter().zip(ends).peekable();
+    entry.iter().any(|piece| {
+        let said = rules.of(piece.rule).0.offset();
+        loop {
+            let Some(((_, pushed), end)) = parts.peek() else { return false };
+            if i64::try_from(pushed.len()).ok().and_then(|pushed| pushed.checked_add(1)) != Some(said) {
+                return true;
+            }
+            if *end > piece.end() {
+                return false;
+            }
+            let is_shared = *end == piece.end();
+            parts.next();
+            if is_shared {
+                return false;
+            }
+        }
+    })
 }
 
 /// Whether the rule is that of a function's first instruction.
@@ -85,8 +124,14 @@ fn bytes_of<'a>(code: &[(u64, &'a [u8])], range: &Range<u64>) -> Option<&'a [u8]
     })
 }
 
-/// The piece in parts, each with what was pushed before it. Where the entry is wrong, the instructions are what the rule comes from.
-fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine, rules: &mut Rules) -> Option<Vec<Piece>> {
+/// The piece in parts, each with what was pushed before it. Where the entry is wrong, or somewhere if `is_all_in_doubt`, the instructions are what the rule comes from.
+fn split(
+    piece: &Piece,
+    is_all_in_doubt: bool,
+    parts: &[(usize, Pushed)],
+    machine: &'static Machine,
+    rules: &mut Rules,
+) -> Option<Vec<Piece>> {
     let source = rules.of(piece.rule).0.source()?;
     let ends = parts.iter().skip(1).map(|(start, _)| *start as u64 + piece.start()).chain([piece.end()]);
     let split = parts.iter().zip(ends).map(|((start, pushed), end)| {
@@ -102,7 +147,7 @@ fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine, ru
                 slots = slots.with(slot, Saved::At(-below));
             }
         }
-        let source = if pushed.is_empty() { source } else { RuleSource::Instructions };
+        let source = if pushed.is_empty() && !is_all_in_doubt { source } else { RuleSource::Instructions };
         let rule = rule(source, pushed.len(), fp, machine)?;
         Some(Piece::new(piece.start() + *start as u64..end, rules.number_of(rule, slots), piece.origin))
     });
@@ -110,7 +155,8 @@ fn split(piece: &Piece, parts: &[(usize, Pushed)], machine: &'static Machine, ru
 }
 
 /// What was pushed before which instructions of the function, wherever it changes; `None` where that is not known for each of them.
-fn follow(code: &[u8]) -> Option<Vec<(usize, Pushed)>> {
+/// `gives_back`: whether the function at a distance from the first instruction leaves the stack as it was.
+fn follow(code: &[u8], gives_back: impl Fn(i64) -> bool) -> Option<Vec<(usize, Pushed)>> {
     let mut parts: Vec<(usize, Pushed)> = Vec::new();
     // What was pushed at the targets of branches, and which instructions there are.
     let mut targets: BTreeMap<usize, Pushed> = BTreeMap::new();
@@ -124,8 +170,14 @@ fn follow(code: &[u8]) -> Option<Vec<(usize, Pushed)>> {
             (None, Some(known)) => known.clone(),
             // Padding, or code that nothing leads to yet.
             (None, None) => {
-                let is_padding = (Arch::I686.machine().is_padding)(rest);
-                return (is_padding && is_consistent(&targets, &starts, &parts)).then_some(parts);
+                let is_padding = Arch::I686.machine().is_padding;
+                if is_padding(rest) {
+                    return is_consistent(&targets, &starts, &parts).then_some(parts);
+                }
+                // In front of what a branch leads to.
+                let size = length(rest, Mode::Bits32)?;
+                at = at.checked_add(rest.get(..size).filter(|nop| is_padding(nop)).map(<[u8]>::len)?)?;
+                continue;
             }
         };
         if parts.last().is_none_or(|(_, last)| *last != pushed) {
@@ -136,6 +188,8 @@ fn follow(code: &[u8]) -> Option<Vec<(usize, Pushed)>> {
         let (next, mut after) = (at.checked_add(size)?, pushed);
         match effect(rest.get(..size)?)? {
             Effect::None => {}
+            Effect::Call(distance) if !gives_back(i64::try_from(next).ok()?.checked_add(distance)?) => return None,
+            Effect::Call(_) => {}
             Effect::Push(register) => after.push(register),
             Effect::Pop => drop(after.pop()?),
             Effect::Return if after.is_empty() => {
@@ -173,6 +227,13 @@ fn follow(code: &[u8]) -> Option<Vec<(usize, Pushed)>> {
     (flows_in.is_none() && is_consistent(&targets, &starts, &parts)).then_some(parts)
 }
 
+/// Whether the function at `address` does nothing but give its caller's address in a register: `mov (%esp), %REG; ret`.
+fn is_thunk(code: &[(u64, &[u8])], address: Option<u64>) -> bool {
+    let at = |start: u64| usize::try_from(address?.checked_sub(start)?).ok();
+    let bytes = code.iter().find_map(|(start, bytes)| bytes.get(at(*start)?..)?.first_chunk::<4>());
+    matches!(bytes, Some([0x8b, register, 0x24, 0xc3]) if register & 0xc7 == 0x04 && register >> 3 & 7 != ESP)
+}
+
 /// Whether all branches lead to instructions, with what is pushed there; those that lead back were not yet looked at.
 fn is_consistent(targets: &BTreeMap<usize, Pushed>, starts: &[usize], parts: &[(usize, Pushed)]) -> bool {
     targets.iter().all(|(target, pushed)| {
@@ -181,8 +242,8 @@ fn is_consistent(targets: &BTreeMap<usize, Pushed>, starts: &[usize], parts: &[(
     })
 }
 
-/// What one instruction does; `None` for all that changes the stack pointer in other ways, and for calls, whose functions may give back
-/// words of their caller.
+/// What one instruction does; `None` for all that changes the stack pointer in other ways, and for calls through pointers, whose functions may
+/// give back words of their caller.
 fn effect(instruction: &[u8]) -> Option<Effect> {
     let distance = |bytes: &[u8]| match bytes {
         [near] => Some(i64::from(*near as i8)),
@@ -195,7 +256,9 @@ fn effect(instruction: &[u8]) -> Option<Effect> {
     let is_short = prefixes.clone().any(|byte| *byte == 0x66);
     match instruction.get(prefixes.count()..)? {
         // What is pushed, and where branches lead, depends on it.
-        [0x50..=0x5f | 0x68 | 0x6a | 0x70..=0x7f | 0xc2 | 0xc3 | 0xe0..=0xe3 | 0xe9 | 0xeb, ..] if is_short => None,
+        [0x50..=0x5f | 0x68 | 0x6a | 0x70..=0x7f | 0xc2 | 0xc3 | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb, ..] if is_short => {
+            None
+        }
         [0x0f, 0x80..=0x8f, ..] if is_short => None,
         [register @ 0x50..=0x57] => Some(Effect::Push(Some(register & 7).filter(|register| *register != ESP))),
         [0x5c] => None,
@@ -203,6 +266,7 @@ fn effect(instruction: &[u8]) -> Option<Effect> {
         [0x68 | 0x6a, ..] => Some(Effect::Push(None)),
         [0x70..=0x7f | 0xe0..=0xe3, near] => branch(&[*near], true),
         [0x0f, 0x80..=0x8f, far @ ..] => branch(far, true),
+        [0xe8, far @ ..] => distance(far).map(Effect::Call),
         [0xeb, near] => branch(&[*near], false),
         [0xe9, far @ ..] => branch(far, false),
         [0xc3] | [0xc2, ..] => Some(Effect::Return),
@@ -210,10 +274,18 @@ fn effect(instruction: &[u8]) -> Option<Effect> {
         // Pushes and pops of segments, flags and all registers; decrements and increments, loads and exchanges of esp; enter, leave; calls,
         // far returns; pushes of memory and jumps to where it says.
         [0x06 | 0x07 | 0x0e | 0x16 | 0x17 | 0x1e | 0x1f | 0x44 | 0x4c | 0x60 | 0x61 | 0x8f | 0x94, ..]
-        | [0x9a | 0x9c | 0x9d | 0xbc | 0xc8..=0xcb | 0xce | 0xcf | 0xe8 | 0xea | 0xff, ..]
+        | [0x9a | 0x9c | 0x9d | 0xbc | 0xc8..=0xcb | 0xce | 0xcf | 0xea | 0xff, ..]
         | [0x0f, 0xa0 | 0xa1 | 0xa8 | 0xa9] => None,
         // Vectors' prefixes, behind which a general register may be written too; bswap of esp.
         [0x62 | 0x63 | 0xc4 | 0xc5, ..] | [0x0f, 0xcc] => None,
+        // Of vector registers alone, whose numbers are in the same places; of the others some give a general one its value.
+        [0x0f, 0x10..=0x17 | 0x28..=0x2b | 0x2e | 0x2f | 0x51..=0x76 | 0x7c | 0x7d | 0x7f | 0xc2 | 0xc6, _, ..]
+        | [0x0f, 0xd0..=0xd6 | 0xd8..=0xfe, _, ..]
+        | [0x0f, 0x38, 0x00..=0x40, _, ..]
+        | [0x0f, 0x3a, 0x08..=0x0f | 0x60..=0x63, _, ..] => Some(Effect::None),
+        // From a vector register to a general one: movd, pmovmskb.
+        [0x0f, 0x7e, modrm, ..] => names_no_esp(*modrm, false),
+        [0x0f, 0xd7, modrm, ..] => (modrm >> 3 & 7 != ESP).then_some(Effect::None),
         // Where another byte says which register: an operand, or one of several instructions.
         [0x0f, 0x38 | 0x3a, _, modrm, ..] => names_no_esp(*modrm, true),
         [0x0f, _, modrm, ..] => names_no_esp(*modrm, true),
@@ -249,7 +321,7 @@ mod tests {
 
     /// Where the number of pushed words changes, and to what.
     fn depths(code: &[u8]) -> Option<Vec<(usize, usize)>> {
-        Some(follow(code)?.into_iter().map(|(at, pushed)| (at, pushed.len())).collect())
+        Some(follow(code, |_| false)?.into_iter().map(|(at, pushed)| (at, pushed.len())).collect())
     }
 
     #[test]
@@ -266,8 +338,19 @@ mod tests {
     }
 
     #[test]
+    fn vector_registers_with_the_number_of_esp_change_no_stack() {
+        // push %eax; psrldq $4, %xmm4; pxor %xmm4, %xmm4; movd %xmm4, %edi; pmovmskb %xmm4, %ecx; pop %eax; ret
+        let vectors =
+            [0x66, 0x0f, 0x73, 0xdc, 4, 0x66, 0x0f, 0xef, 0xe4, 0x66, 0x0f, 0x7e, 0xe7, 0x66, 0x0f, 0xd7, 0xcc];
+        let code = [&[0x50], &vectors[..], &[0x58, 0xc3]].concat();
+        assert_eq!(depths(&code), Some([(0, 0), (1, 1), (19, 0)].into()));
+        assert_eq!(follow(&[0x50, 0x66, 0x0f, 0x7e, 0xcc, 0x58, 0xc3], |_| false), None); // movd %xmm1, %esp
+        assert_eq!(follow(&[0x50, 0x0f, 0x50, 0xe1, 0x58, 0xc3], |_| false), None); // movmskps %xmm1, %esp
+    }
+
+    #[test]
     fn what_is_not_known_of_all_instructions_is_not_told() {
-        let check = |code: &[u8]| assert_eq!(follow(code), None, "{code:x?}");
+        let check = |code: &[u8]| assert_eq!(follow(code, |_| false), None, "{code:x?}");
         check(&[0x50, 0xc3]); // push %eax; ret, which leads there
         check(&[0x50, 0x74, 0x01, 0x58, 0xc3]); // the branch leaves out the pop
         check(&[0x50, 0x58]); // runs on
@@ -290,6 +373,34 @@ mod tests {
         check(&[0x58, 0x50, 0xc3]); // takes the return address away
         check(&[0x50, 0x58, 0xc3, 0x53, 0x5b]); // code behind it that nothing leads to
         check(&[0x50; 64]);
+    }
+
+    #[test]
+    fn the_code_counts_where_an_entry_loses_count_behind_a_return() {
+        // push %ebx; call thunk; test %ecx, %ecx; je 1f; pop %ebx; ret; nopw; 1: neg %eax; pop %ebx; ret; thunk: mov (%esp), %ebx; ret
+        let function =
+            [0x53, 0xe8, 14, 0, 0, 0, 0x85, 0xc9, 0x74, 0x04, 0x5b, 0xc3, 0x66, 0x90, 0xf7, 0xd8, 0x5b, 0xc3];
+        let code = [&function[..], &[0x66, 0x90, 0x8b, 0x1c, 0x24, 0xc3]].concat();
+        let check = |says: &[(u64, i64)], code: &[u8]| {
+            let mut rules = Rules::default();
+            let ends = says.iter().skip(1).map(|(at, _)| *at).chain([function.len() as u64]);
+            let piece = |((at, words), end): (&(u64, i64), u64)| {
+                let at_cfa = ReturnAddress::AtCfa(-1);
+                let rule = Rule::new(Kind::Sp, RuleSource::EhFrame, ESP, *words, at_cfa, Saved::Same).expect("a rule");
+                let origin = Origin::new(SourceKind::EhFrame, 0);
+                Piece::new(START + at..START + end, rules.number_of(rule, Slots::SAME), origin)
+            };
+            let mut pieces: Vec<Piece> = says.iter().zip(ends).map(piece).collect();
+            tell_pushes(&[(START, code)], &mut pieces, &mut rules);
+            pieces.iter().map(|piece| (piece.start() - START, rules.of(piece.rule).0.offset())).collect::<Vec<_>>()
+        };
+        // As glibc's `strcasecmp` has it, and its `strnlen`.
+        let followed = [(0, 1), (1, 2), (11, 1), (14, 2), (17, 1)];
+        assert_eq!(check(&[(0, 1), (1, 2), (11, 1), (12, 1), (17, 0)], &code), followed);
+        assert_eq!(check(&[(0, 1), (1, 2)], &code), followed);
+        // What is called may do anything.
+        let other = [&function[..], &[0x66, 0x90, 0x8b, 0x1c, 0x24, 0xc2]].concat();
+        assert_eq!(check(&[(0, 1), (1, 2)], &other), [(0, 1), (1, 2)]);
     }
 
     #[test]
