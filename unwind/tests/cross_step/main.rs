@@ -168,6 +168,7 @@ fn every_instruction_of_the_c_library_of_mips_gives_the_whole_stack() {
 }
 
 #[test]
+#[ignore = "tests/certify runs it: it repeats the other byte order, or another processor"]
 fn every_instruction_of_the_c_library_of_mipsel_gives_the_whole_stack() {
     check_parts(&MIPSEL, &["-O2"]);
 }
@@ -285,11 +286,13 @@ fn every_instruction_of_arm_programs_gives_the_whole_stack() {
 }
 
 #[test]
+#[ignore = "tests/certify runs it: it repeats the other byte order, or another processor"]
 fn no_stack_of_the_stripped_c_library_of_mips_is_told_as_complete_and_is_not() {
     check_stripped_parts(&MIPS, &["-O2"]);
 }
 
 #[test]
+#[ignore = "tests/certify runs it: it repeats the other byte order, or another processor"]
 fn no_stack_of_the_stripped_c_library_of_riscv64_is_told_as_complete_and_is_not() {
     check_stripped_parts(&RISCV64, &["-O2"]);
 }
