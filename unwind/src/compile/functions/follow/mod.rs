@@ -3,69 +3,19 @@
 //! An instruction's state comes from those that lead to it. What leads on from a call is followed last and by rising address,
 //! because some calls never return, and what stands behind them may belong to another path, or to the next function.
 
+mod borders;
+mod followed;
+mod switches;
+
 use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::super::layout::Layout;
 use super::instruction::{Decode, Flow, Instruction};
 use super::pages::{Known, States};
-use super::state::{Asked, Effect, State};
+use super::state::State;
 use crate::arch::{Arch, Machine};
-use crate::rule::{Rule, Slots};
-
-/// What was found for one instruction that some path leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Step {
-    /// The frame could not be followed up to here.
-    Lost,
-    /// The rule that holds before the instruction.
-    Rule(Rule, Slots),
-}
-
-/// A function that was followed.
-pub(in super::super) struct Followed {
-    start: u64,
-    states: States,
-    unit: usize,
-    machine: &'static Machine,
-    /// Where it calls to, and whether the other instruction set is there.
-    pub(super) callees: BTreeSet<(u64, bool)>,
-    /// Where it jumps to outside of itself with everything as a caller has it.
-    pub(super) tails: BTreeSet<u64>,
-    /// Words that it loads from among the code.
-    pub(in super::super) literals: BTreeSet<u64>,
-    /// What speaks for a function that begins here, and what against.
-    pub(super) signs: Signs,
-    /// How often two paths led to one instruction with frames that contradict each other.
-    pub(in super::super) conflicts: usize,
-    /// Instructions and entries of tables that were looked at, those that were met again included.
-    pub(super) turns: u64,
-    /// They were too many, and not all paths were followed: what was found is not what holds.
-    pub(in super::super) is_exhausted: bool,
-}
-
-/// What following code from a place on shows of whether a function begins there. What stands behind a call may belong to another function, and shows
-/// nothing against it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in super::super) struct Signs {
-    /// It saves the return address before it calls anything.
-    pub(super) saves_link: bool,
-    /// It does so by its first instruction: inside a function that was done already.
-    pub(super) begins_by_it: bool,
-    /// It returns to who called, with all that a function keeps.
-    pub(super) returns: bool,
-    /// It takes down more than it made, or returns by what is no return address.
-    pub(super) is_contradicted: bool,
-}
-
-impl Signs {
-    /// Whether a function begins there, if nobody says so: else a word that only looks like an address would be one. Where the frame comes out even at
-    /// a return, it does so at every instruction, wherever it was entered.
-    pub(super) fn are_proof(self) -> bool {
-        (self.begins_by_it || self.returns) && !self.is_contradicted
-    }
-}
+pub(in crate::compile) use followed::{Followed, Signs, Step};
 
 /// How much was found when something began that may have to be taken back.
 struct Mark {
@@ -128,7 +78,7 @@ pub(super) const MOST_TURNS_PER_BYTE: u64 = 8;
 
 impl Followed {
     /// Follows the function at `start` that `code` begins with, to its end at the latest.
-    pub(in super::super) fn new(
+    pub(in crate::compile) fn new(
         start: u64,
         code: &[u8],
         machine: &'static Machine,
@@ -180,57 +130,6 @@ impl Followed {
         let (callees, tails) = (callees.into_iter().collect(), tails.into_iter().collect());
         Self { start, states, unit, machine, callees, tails, literals, signs, conflicts, turns, is_exhausted }
     }
-
-    /// Whether the frame is somewhere what is said of the body.
-    pub(in super::super) fn makes(&self, body: &Layout) -> bool {
-        self.states.iter().any(|(_, (state, _))| state.is_as_in(body, self.machine))
-    }
-
-    /// Whether the CFA before the instruction at `address` is where `layout` counts it; `None` where that is not known.
-    pub(in super::super) fn has_cfa_of(&self, address: u64, layout: &Layout) -> Option<bool> {
-        let at = usize::try_from(address.checked_sub(self.start)?).ok()?;
-        let (state, _) = self.states.get(at / self.unit)?;
-        state.has_cfa_of(layout, self.machine)
-    }
-
-    /// Address and length of each instruction that was reached, by rising address.
-    pub(in super::super) fn reached(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.states
-            .iter()
-            .filter_map(|(at, (_, bytes))| Some((self.start.checked_add((at * self.unit) as u64)?, u64::from(*bytes))))
-    }
-
-    /// Address, length and rule of each instruction that was reached, by rising address.
-    pub(in super::super) fn steps(&self) -> impl Iterator<Item = (u64, u64, Step)> + '_ {
-        self.states.iter().filter_map(|(at, (state, bytes))| {
-            let step = state.rule(self.machine).map_or(Step::Lost, |(rule, slots)| Step::Rule(rule, slots));
-            Some((self.start.checked_add((at * self.unit) as u64)?, u64::from(*bytes), step))
-        })
-    }
-}
-
-/// How many entries the table has that the last `size` bytes of `code` branch by, if what lets no other index through stands right before them, as
-/// GCC writes it: `cmp rN, #last; bhi; tbb [pc, rN]`.
-fn entries_of_table(code: &[u8], size: usize) -> Option<usize> {
-    let half = |code: &[u8]| Some(u16::from_le_bytes(*code.last_chunk::<2>()?));
-    let (before, branch) = code.split_at_checked(code.len().checked_sub(size)?)?;
-    let index = half(branch)? & 15;
-    // bhi, short and long.
-    let short =
-        before.strip_suffix(before.last_chunk::<2>()?).filter(|_| half(before).is_some_and(|it| it >> 8 == 0xd8));
-    let long = || {
-        let (before, branch) = before.split_last_chunk::<4>()?;
-        let [first, second] = [half(branch.first_chunk::<2>()?)?, half(branch)?];
-        (first & 0xfbc0 == 0xf200 && second & 0xd000 == 0x8000).then_some(before)
-    };
-    let before = short.or_else(long)?;
-    let compare = half(before)?;
-    // cmp, short and long.
-    if compare >> 8 == 0x28 | index && index < 8 {
-        return Some(usize::from(compare & 0xff) + 1);
-    }
-    let first = half(before.split_last_chunk::<2>()?.0)?;
-    (first == 0xf1b0 | index && compare >> 8 == 0x0f).then(|| usize::from(compare & 0xff) + 1)
 }
 
 impl Follower<'_> {
@@ -286,34 +185,6 @@ impl Follower<'_> {
     fn lead_on(&mut self, at: usize, state: State) {
         let state = if self.begins_a_thread(at, state) { state.without_caller() } else { state };
         self.lead(at, state);
-    }
-
-    /// Whether a new thread goes on at `at`, where C libraries do not say so (32-bit ARM): behind the system call that makes it, and before a
-    /// call of what it is to run and, should that return, the one that ends it. A fork makes the same system call, and its
-    /// child returns.
-    fn begins_a_thread(&self, mut at: usize, state: State) -> bool {
-        /// Instructions of such code.
-        const MOST: usize = 8;
-        if state.asked() != Some(Asked::Clone) {
-            return false;
-        }
-        let (mut state, mut has_called) = (state, false);
-        for _ in 0..MOST {
-            let Some(instruction) = self.instruction(at) else { return false };
-            for effect in instruction.effects.iter().flatten() {
-                state.apply(*effect, self.machine);
-            }
-            match instruction.flow {
-                Flow::Call(_) | Flow::Exchange(_) => has_called = true,
-                Flow::Next => {}
-                _ => return false,
-            }
-            if instruction.effects.contains(&Some(Effect::SystemCall)) {
-                return has_called && state.asked() == Some(Asked::Exit);
-            }
-            at += instruction.bytes;
-        }
-        false
     }
 
     fn run(&mut self) {
@@ -410,104 +281,6 @@ impl Follower<'_> {
             // Conditions that differ in their lowest bit are opposites.
             1 => Some(false),
             _ => None,
-        }
-    }
-
-    /// Whether the instruction lowers the stack pointer by a constant: behind a call, that is the next function, and the call never returns.
-    fn begins_a_function(&self, at: usize, state: &State) -> bool {
-        self.instruction(at).is_some_and(|instruction| self.makes_room(&instruction, state))
-    }
-
-    /// Whether the instruction lowers the stack pointer by a constant as the first one of another function does. Where another register points
-    /// into the frame, it may be memory from alloca: then it only is one if it saves the return address as well.
-    fn makes_room(&self, instruction: &Instruction, state: &State) -> bool {
-        let is_alloca = state.has_pointer() && !self.begins_another(instruction, state);
-        instruction.lowers(self.machine.sp) && !is_alloca
-    }
-
-    /// Whether a function begins with the instruction that is not the one that is followed: behind a call that never returns, and constants
-    /// perhaps. It saves the return address, when that of this function is saved and gone.
-    fn begins_another(&self, instruction: &Instruction, state: &State) -> bool {
-        // No function saves its own frame pointer. (On ARM it may have an address in the frame for other uses, and pushes save the return address as well.)
-        let fp = self.machine.fp;
-        let saves_fp = match instruction.effects {
-            [Some(Effect::Store { register, base, .. }), None] => register == fp && base == self.machine.sp,
-            _ => false,
-        };
-        if saves_fp && state.points(fp, self.machine) && self.machine.arch != Arch::Arm {
-            return true;
-        }
-        let Some(link) = self.machine.link.filter(|_| !state.has_live_link(self.machine)) else { return false };
-        match self.machine.arch {
-            Arch::Arm => instruction.pushes(self.machine.sp, link),
-            // There it serves for other values too; not where room was made since the call.
-            _ => {
-                let has_room = state.depth().zip(self.called_at).is_some_and(|(depth, at)| depth > at);
-                let stores = |effect| match effect {
-                    // An address in memory from alloca is in another register.
-                    Effect::Store { register, base, .. } => {
-                        register == link && (base == self.machine.sp || !state.has_pointer())
-                    }
-                    _ => false,
-                };
-                has_room && instruction.effects.first().copied().flatten().is_some_and(stores)
-            }
-        }
-    }
-
-    /// Follows the cases of a jump table: nothing else leads to them. Nobody may say where the function ends, and another one without a
-    /// name may stand behind it. That one shows itself by what it does to the frame: it lowers the stack pointer by a
-    /// constant, or returns without having given back the frame of this one. Then nothing is known of it and of what
-    /// stands behind it.
-    fn cases(&mut self) {
-        let mut at = 0;
-        while let Some(instruction) = self.instruction(at).filter(|_| !self.is_exhausted()) {
-            // Cases stand behind their switch.
-            let before = self.switches.range(..=at).next_back().or_else(|| self.switches.first_key_value());
-            let Some(state) = before.map(|(_, state)| *state) else { return };
-            self.turns += 1;
-            let is_padding = self.code.get(at..at + instruction.bytes).is_some_and(self.machine.is_padding);
-            let is_known = self.states.get(at / self.unit).is_some();
-            if !is_known && !is_padding {
-                let mark = self.mark();
-                (self.is_in_cases, self.is_astray) = (true, false);
-                self.called_at = state.depth();
-                self.lead(at, state);
-                self.run();
-                if self.is_foreign {
-                    return self.take_back(mark);
-                }
-                // Constants, or what stands before the first instruction that shows the next function.
-                if self.is_astray {
-                    self.take_back(mark);
-                }
-                self.log.clear();
-            }
-            at += instruction.bytes;
-        }
-    }
-
-    /// Follows a table of distances behind the instruction at `at`, which ends where the nearest place begins that it leads to, or with the last entry that the
-    /// code lets through: constants, and code that a branch leads to, may come before that place.
-    fn table(&mut self, (at, start): (usize, usize), size: usize, state: State) {
-        let entries = self.code.get(..start).and_then(|before| entries_of_table(before, start.checked_sub(at)?));
-        let mut end = entries.map_or(usize::MAX, |entries| start + entries * size).min(self.code.len());
-        let mut at = start;
-        while at < end {
-            let entry = match (size, self.code.get(at..)) {
-                (1, Some([byte, ..])) => usize::from(*byte),
-                (2, Some([low, high, ..])) => usize::from(u16::from_le_bytes([*low, *high])),
-                _ => return,
-            };
-            let target = start + 2 * entry;
-            end = end.min(target);
-            // Code that is no table reads as one that leads everywhere.
-            self.turns += 1;
-            if self.is_exhausted() {
-                return;
-            }
-            self.lead(target, state);
-            at += size;
         }
     }
 
@@ -648,6 +421,7 @@ impl Follower<'_> {
 mod tests {
     use super::*;
     use crate::compile::functions::Set;
+    use crate::rule::Rule;
     use alloc::string::String;
     use alloc::string::ToString;
 
@@ -721,25 +495,5 @@ mod tests {
         let behind: Vec<&str> = behind.collect();
         assert_eq!(behind.len(), 3, "{found:?}");
         assert!(behind[0].starts_with("CFA = r7+16; RA = [CFA-4]"), "{found:?}");
-    }
-
-    #[test]
-    fn a_table_of_branches_has_no_more_entries_than_the_code_lets_through() {
-        // cmp r2, #1; bhi 1f; tbb [pc, r2]; (5, 5); push {r4, lr} of what a branch leads to …
-        let halves = |compare: &[u16], branch: &[u16]| {
-            let halves: Vec<u16> = compare.iter().chain(branch).chain(&[0xe8df, 0xf002]).copied().collect();
-            halves.iter().flat_map(|half| half.to_le_bytes()).collect::<Vec<u8>>()
-        };
-        let check = |compare: &[u16], branch: &[u16], entries: Option<usize>| {
-            assert_eq!(entries_of_table(&halves(compare, branch), 4), entries, "{compare:x?} {branch:x?}");
-        };
-        check(&[0x2a2e], &[0xd810], Some(47)); // cmp r2, #46; bhi
-        check(&[0x2a2e], &[0xf200, 0x8110], Some(47)); // bhi.w
-        check(&[0xf1b2, 0x0f05], &[0xd810], Some(6)); // cmp.w r2, #5
-        check(&[0x2b2e], &[0xd810], None); // cmp r3
-        check(&[0x2a2e], &[0xd910], None); // bls
-        check(&[0x2a2e], &[0xf240, 0x8110], None); // bls.w
-        check(&[], &[0xd810], None);
-        check(&[], &[], None);
     }
 }
