@@ -47,7 +47,7 @@ pub(crate) fn print(report: &BuildReport) {
 }
 
 /// What the id is made of, where no linker wrote it.
-fn made_of(id_kind: &str) -> &'static str {
+pub(super) fn made_of(id_kind: &str) -> &'static str {
     match id_kind {
         "text-hash" => " (text hash)",
         "long-build-id" => " (hash of a build-id above 64 bytes)",

@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<Answer> {
         table.row([
             platform.to_owned(),
             id.parse().map_or_else(|_| module.name.clone(), |id| super::build_report::shown_name(&module.name, &id)),
-            id.to_owned(),
+            format!("{id}{}", super::build_report::made_of(&module.id_kind)),
             module.arch.clone(),
             format!("{}{}", debug_info(module), if module.stripped { " (stripped)" } else { "" }),
             module.statistics.functions.to_string(),
