@@ -1,6 +1,9 @@
 //! What the lines of a module tell of: its own code, or that of libraries and start-up code alone which were linked in.
 
+use std::collections::BTreeSet;
+
 use symseal_artifact::FunctionStream;
+use symseal_module::Rva;
 use symseal_symx::{FunctionRecord, NO_INLINE, StrId};
 
 use crate::report::LinesOf;
@@ -59,26 +62,36 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn of(stream: &FunctionStream) -> Self {
-        let bytes = stream.functions.iter().map(lined_bytes).fold(0, u64::saturating_add);
-        Self { bytes, of: of(stream, bytes) }
+    /// `exported`: where begins what a PE or Mach-O file offers to others.
+    pub(crate) fn of(stream: &FunctionStream, exported: &BTreeSet<Rva>) -> Self {
+        let bytes = lined_in(&mut stream.functions.iter());
+        Self { bytes, of: of(stream, exported, bytes) }
     }
 }
 
 /// Whose code the `bytes` are that have lines.
-fn of(stream: &FunctionStream, bytes: u64) -> LinesOf {
+fn of(stream: &FunctionStream, exported: &BTreeSet<Rva>, bytes: u64) -> LinesOf {
     if bytes == 0 {
         return LinesOf::None;
     }
     // A program that begins in `_start` itself has no other beginning.
     let has_beginning = stream.functions.iter().any(|function| is_called(stream, function, &BEGINNINGS));
-    let is_start_up = |function: &FunctionRecord| {
+    let is_start_up = |function: &&FunctionRecord| {
         has_beginning && is_called(stream, function, &BEFORE_BEGINNINGS) || is_of_start_up_code(home(stream, function))
     };
     let own = || stream.functions.iter().filter(|function| lined_bytes(function) > 0 && !is_start_up(function));
-    let own_bytes = own().map(lined_bytes).fold(0, u64::saturating_add);
-    let is_small = own_bytes < stream.statistics.text_bytes.saturating_sub(START_UP) / ONE_OF;
-    let begins = || own().any(|function| is_called(stream, function, &BEGINNINGS));
+    let own_bytes = lined_in(&mut own());
+    let others = stream.statistics.text_bytes.saturating_sub(bytes - own_bytes);
+    let is_small = own_bytes < others.saturating_sub(START_UP) / ONE_OF;
+    let begins = || {
+        // A library begins with what it offers.
+        let offered = stream.functions.iter().filter(|function| exported.contains(&function.start));
+        let of_toolchain = |function: &FunctionRecord| is_of_toolchain(stream.strings.get(function.symbol));
+        let offered = offered.filter(|function| !is_start_up(function) && !of_toolchain(function));
+        let (lined, others): (Vec<_>, Vec<_>) = offered.partition(|function| lined_bytes(function) > 0);
+        !lined.is_empty() && lined.len() >= others.len()
+            || own().any(|function| is_called(stream, function, &BEGINNINGS))
+    };
     // The most of a program that is linked statically may be libraries without lines. A C library that is a module is start-up code throughout, and has no beginning.
     if own_bytes == 0 && has_beginning || is_small && !begins() {
         return LinesOf::Parts;
@@ -91,10 +104,24 @@ fn of(stream: &FunctionStream, bytes: u64) -> LinesOf {
     }
 }
 
+/// Bytes of functions whose rows have a line.
+fn lined_in<'f>(functions: &mut dyn Iterator<Item = &'f FunctionRecord>) -> u64 {
+    functions.map(lined_bytes).fold(0, u64::saturating_add)
+}
+
 /// Whether a function has one of these names.
 fn is_called(stream: &FunctionStream, function: &FunctionRecord, names: &[&str]) -> bool {
     let is_one = |name: &StrId| names.contains(&stream.strings.get(*name));
     is_one(&function.symbol) || is_one(&function.name) || function.aliases.iter().any(is_one)
+}
+
+/// Whether a linkage name is one that compilers and their libraries keep for themselves (C23, 7.1.3), and not one that they made of a program's name in C++ (`_Z`) or Rust (`_R`).
+fn is_of_toolchain(symbol: &str) -> bool {
+    match symbol.as_bytes() {
+        [b'_', b'Z', ..] => ["_ZNSt", "_ZNKSt", "_ZSt"].iter().any(|start| symbol.starts_with(start)),
+        [b'_', b'_' | b'A'..=b'Q' | b'S'..=b'Y', ..] => true,
+        _ => false,
+    }
 }
 
 /// The source file in which a function was written: that of its first line which is of no inlined call.
@@ -154,7 +181,17 @@ fn is_of_rusts_library(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_of_rusts_library, is_of_start_up_code};
+    use super::{is_of_rusts_library, is_of_start_up_code, is_of_toolchain};
+
+    #[test]
+    fn names_that_compilers_keep_are_told_from_those_of_programs() {
+        for symbol in ["_Unwind_Resume", "__emutls_get_address", "_ZNKSt5ctypeIcE8do_widenEc", "_ZSt9terminatev"] {
+            assert!(is_of_toolchain(symbol), "{symbol}");
+        }
+        for symbol in ["run", "_run", "Java_org_example_run", "_ZN3app3runEv", "_RNvCs_3app3run", "_", ""] {
+            assert!(!is_of_toolchain(symbol), "{symbol}");
+        }
+    }
 
     #[test]
     fn start_up_code_is_told_by_the_names_above_it_wherever_its_builders_had_it() {
