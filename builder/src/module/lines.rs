@@ -105,7 +105,7 @@ fn of(stream: &FunctionStream, exported: &BTreeSet<Rva>, bytes: u64) -> LinesOf 
 }
 
 /// Bytes of functions whose rows have a line.
-fn lined_in<'f>(functions: &mut dyn Iterator<Item = &'f FunctionRecord>) -> u64 {
+fn lined_in(functions: &mut dyn Iterator<Item = &FunctionRecord>) -> u64 {
     functions.map(lined_bytes).fold(0, u64::saturating_add)
 }
 
