@@ -1,6 +1,6 @@
 //! What the lines of a module tell of: its own code, or that of libraries and start-up code alone which were linked in.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use symseal_artifact::FunctionStream;
 use symseal_module::Rva;
@@ -76,27 +76,32 @@ fn of(stream: &FunctionStream, exported: &BTreeSet<Rva>, bytes: u64) -> LinesOf 
     }
     // A program that begins in `_start` itself has no other beginning.
     let has_beginning = stream.functions.iter().any(|function| is_called(stream, function, &BEGINNINGS));
-    let is_start_up = |function: &&FunctionRecord| {
-        has_beginning && is_called(stream, function, &BEFORE_BEGINNINGS) || is_of_start_up_code(home(stream, function))
+    // There are far fewer files than functions.
+    let mut homes: BTreeMap<StrId, bool> = BTreeMap::new();
+    let mut is_start_up = |function: &FunctionRecord| {
+        let home = home(function);
+        let is_of_start_up = homes.entry(home).or_insert_with(|| is_of_start_up_code(stream.strings.get(home)));
+        *is_of_start_up || has_beginning && is_called(stream, function, &BEFORE_BEGINNINGS)
     };
-    let own = || stream.functions.iter().filter(|function| lined_bytes(function) > 0 && !is_start_up(function));
-    let own_bytes = lined_in(&mut own());
-    let others = stream.statistics.text_bytes.saturating_sub(bytes - own_bytes);
+    let lined = stream.functions.iter().filter(|function| lined_bytes(function) > 0);
+    let own: Vec<&FunctionRecord> = lined.filter(|function| !is_start_up(function)).collect();
+    let own_bytes = lined_in(&mut own.iter().copied());
+    let others = stream.statistics.text_bytes.saturating_sub(bytes.saturating_sub(own_bytes));
     let is_small = own_bytes < others.saturating_sub(START_UP) / ONE_OF;
-    let begins = || {
+    let mut begins = || {
         // A library begins with what it offers.
         let offered = stream.functions.iter().filter(|function| exported.contains(&function.start));
         let of_toolchain = |function: &FunctionRecord| is_of_toolchain(stream.strings.get(function.symbol));
         let offered = offered.filter(|function| !is_start_up(function) && !of_toolchain(function));
         let (lined, others): (Vec<_>, Vec<_>) = offered.partition(|function| lined_bytes(function) > 0);
         !lined.is_empty() && lined.len() >= others.len()
-            || own().any(|function| is_called(stream, function, &BEGINNINGS))
+            || own.iter().any(|function| is_called(stream, function, &BEGINNINGS))
     };
     // The most of a program that is linked statically may be libraries without lines. A C library that is a module is start-up code throughout, and has no beginning.
     if own_bytes == 0 && has_beginning || is_small && !begins() {
         return LinesOf::Parts;
     }
-    let sources = own().flat_map(files).map(|file| stream.strings.get(file));
+    let sources = own.iter().copied().flat_map(files).map(|file| stream.strings.get(file));
     let mut sources = sources.filter(|path| !path.is_empty()).peekable();
     match sources.peek().is_some() && sources.all(is_of_rusts_library) {
         true => LinesOf::RustLibrary,
@@ -125,10 +130,10 @@ fn is_of_toolchain(symbol: &str) -> bool {
 }
 
 /// The source file in which a function was written: that of its first line which is of no inlined call.
-fn home<'s>(stream: &'s FunctionStream, function: &FunctionRecord) -> &'s str {
+fn home(function: &FunctionRecord) -> StrId {
     let lined = || function.rows.iter().filter(|row| row.line != 0);
     let first = lined().find(|row| row.inline == NO_INLINE).or_else(|| lined().next());
-    stream.strings.get(first.map_or(function.file, |row| row.file))
+    first.map_or(function.file, |row| row.file)
 }
 
 /// All source files that a function names.
