@@ -66,3 +66,37 @@ fn the_index_has_the_build_ids_that_other_tools_read() {
         }
     }
 }
+
+#[test]
+fn tables_of_a_build_and_of_its_bundle_say_alike_what_an_id_is_made_of_and_whose_code_has_lines() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let at = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
+    let Some(_) = compile_c(dir.path(), "without_id", SOURCE, &["-g", "-Wl,--build-id=none"]) else { return };
+    // Start-up code, as the path says, that calls what has no lines.
+    let toolchain = dir.path().join("mingw-w64-crt");
+    std::fs::create_dir(&toolchain).expect("directory");
+    std::fs::write(toolchain.join("own.c"), "int own(int x) { return x * 3; }\n").expect("written");
+    let Some(cc) = tool("cc") else { return };
+    let own = at("own.o");
+    let made = Command::new(cc).args(["-g0", "-c", &at("mingw-w64-crt/own.c"), "-o", &own]).status().expect("it runs");
+    assert!(made.success());
+    let source = "int own(int); int main(void) { return own(1); }\n";
+    compile_c(&toolchain, "of_parts", source, &["-g", "-Wl,--build-id", &own]).expect("a program");
+
+    let (bundle, inputs) = (at("bundle"), [at("without_id"), at("mingw-w64-crt/of_parts")]);
+    let arguments = ["bundle", "build", &inputs[0], &inputs[1], "--name", "n", "--version", "1", "--output", &bundle];
+    let built = symseal(arguments).ok().stdout;
+    let inspected = symseal(["bundle", "inspect", &bundle]).ok().stdout;
+    for told in [built, inspected] {
+        let row = |name: &str| told.lines().find(|line| line.contains(name)).expect("a row").to_owned();
+        assert!(row("without_id").contains(" (text hash)") && !row("without_id").contains("parts alone"), "{told}");
+        assert!(
+            row("of_parts").contains("full, lines of parts alone") && !row("of_parts").contains("(text hash)"),
+            "{told}"
+        );
+    }
+    let index = symseal(["bundle", "inspect", &bundle, "--json"]).ok().json();
+    let modules = index["linux"].as_object().expect("modules").values();
+    let lines_of: Vec<&serde_json::Value> = modules.filter_map(|module| module.get("lines_of")).collect();
+    assert_eq!(lines_of, ["parts"]);
+}

@@ -55,6 +55,7 @@ mod stream;
 mod symbols;
 mod text;
 mod told;
+mod unread;
 mod unwind_inputs;
 mod work;
 
@@ -82,6 +83,7 @@ pub use stream::{
 pub use symbols::FunctionSymbol;
 pub use text::escaped;
 pub use told::BuildTexts;
+pub use unread::{Unread, unread_program};
 pub use unwind_inputs::{PltSection, SectionSlice, UnwindInputs};
 
 /// The most bytes that one section may have after decompression: 16 GiB.

@@ -360,6 +360,11 @@ impl<'d> ObjectFile<'d> {
             .unwrap_or_default()
     }
 
+    /// Where what a PE or Mach-O file offers to others by a name begins, data among it. Nothing of an ELF file, whose libraries offer what was linked into them as well.
+    pub fn exported(&self) -> std::collections::BTreeSet<Svma> {
+        self.headers().symbols(SymbolTable::Exports).map(|symbol| Svma(symbol.svma)).collect()
+    }
+
     /// The directories in which the compilers were run, as the DWARF in this file names them (`DW_AT_comp_dir`), escaped as
     /// paths in symbol tables are.
     pub fn compile_directories(&self) -> std::collections::BTreeSet<String> {

@@ -2,6 +2,7 @@
 
 use crate::archive::{ArchiveKind, archive_kind};
 use crate::escaped;
+use crate::unread::OLD_PDB;
 
 /// As many first bytes decide: a tar archive's magic stands at 257.
 pub const SNIFF_BYTES: usize = 512;
@@ -32,8 +33,6 @@ pub enum FileKind {
 const MSF: &[u8] = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS";
 /// What is enough of that to tell people what it is.
 const MSF_START: &[u8] = b"Microsoft C/C++ MSF";
-/// How program databases of before start.
-const OLD_PDB: &[u8] = b"Microsoft C/C++ program database 2.00";
 
 /// Java class files share the magic of universal binaries; their versions, which stand where those count slices, are
 /// above this, and no linker makes so many slices.

@@ -17,6 +17,7 @@ mod hostile_titles;
 mod inputs;
 mod links_and_notes;
 mod nested_images;
+mod other_formats;
 mod pairing;
 mod partial_lines;
 mod public_databases;

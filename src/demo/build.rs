@@ -8,7 +8,7 @@ use symseal_bundle::{Digest, LayoutDir};
 
 use super::narrator::Narrator;
 use super::scene::{self, Input, Scene};
-use crate::commands::bundle::inspect::debug_info;
+use crate::commands::bundle::build_report::debug_info;
 
 /// What the first step made.
 pub(super) struct BuiltBundle {
@@ -28,10 +28,9 @@ pub(super) fn run(scene: &Scene, story: &mut Narrator) -> Result<BuiltBundle> {
     }
     for (_, id, module) in built.index.modules() {
         story.say(format!(
-            "{id} {}: debug info {}{}, {} functions, {} line rows, {} unwind rows",
+            "{id} {}: debug info {}, {} functions, {} line rows, {} unwind rows",
             module.name,
-            debug_info(module),
-            if module.stripped { " (stripped)" } else { "" },
+            debug_info(module.debug_info, module.lines_of, module.stripped),
             module.statistics.functions,
             module.statistics.rows,
             module.statistics.unwind_rows,

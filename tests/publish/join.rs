@@ -56,6 +56,25 @@ fn a_part_that_is_named_twice_is_told() {
 }
 
 #[test]
+fn joined_modules_without_lines_of_their_own_are_counted() {
+    let scene = Scene::new(Manners::default());
+    let (Some(app), Some(library)) = (scene.module("app", "* 3"), scene.module("libz.so", "+ 1")) else { return };
+    let Some(strip) = peer("strip") else { return };
+    run(Command::new(strip).args(["-g", &library]));
+    let parts = ["parts/job-0:1.0", "parts/job-1:1.0"].map(|part| scene.place(part));
+    scene.publish([&app, "--to", &parts[0]]).ok();
+    scene.publish([&library, "--to", &parts[1]]).ok();
+    let to = scene.place("team/app:1.0");
+    let join = |more: &[&str]| {
+        let parts = parts.iter().map(String::as_str);
+        scene.publish(["--join"].into_iter().chain(parts).chain(["--to", &to]).chain(more.iter().copied())).ok()
+    };
+    assert_eq!(join(&["--json"]).json()["without_lines"], 1);
+    let told = join(&[]).stdout;
+    assert!(told.contains("1 of 2 modules have code and no lines of their own"), "{told}");
+}
+
+#[test]
 fn joined_parts_are_the_bundle_of_one_build_and_no_file_moves() {
     let scene = Scene::new(Manners::default());
     let Some((parts, inputs)) = three_parts(&scene) else { return };

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use symseal_artifact::{
     ArchiveBehind, ArchiveError, ArchiveReport as Walked, DISK_TRAILER_BYTES, IMAGE_START_BYTES, Member, SNIFF_BYTES,
-    Source, archive_behind, read_archive_without, read_image_layout_without, unread_archive, unread_image,
+    Source, Unread, archive_behind, read_archive_without, read_image_layout_without, unread_archive, unread_image,
+    unread_program,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, Measured, measure};
 
@@ -125,7 +126,8 @@ fn finish(
     found.skip(reason::APPLE_DOUBLE, walked.apple_double);
     found.skip(reason::PASSED_OVER, walked.passed_over.len() as u64 + walked.passed_over_more);
     let (unread, unread_more) = (std::mem::take(&mut found.unread), found.unread_more);
-    found.skip(reason::PASSED_OVER, unread.len() as u64 + unread_more);
+    found.skip(reason::PASSED_OVER, (unread.len() as u64 + unread_more).saturating_sub(found.unread_programs));
+    found.skip(reason::UNREAD_PROGRAM, found.unread_programs);
     // A compressed file that is no release file is no archive either.
     if walked.archives > 0
         || taken > 0
@@ -176,6 +178,18 @@ fn visit(
     }
     let is_member = dsym.is_some() && member.size_hint.is_some_and(|size| size <= MAX_DSYM_MEMBER_BYTES);
     if !is_candidate && !is_member {
+        match unread_program(&head) {
+            None => {}
+            Some(Unread::LinkerInput(_)) => {
+                found.skip_one(reason::OBJECT, place);
+                return Ok(false);
+            }
+            Some(Unread::Program(what)) => {
+                found.leave_unread(place, unread_format(what));
+                found.unread_programs += 1;
+                return Ok(false);
+            }
+        }
         let what = match unread_archive(&head) {
             None if may_be_disk_image(&name) => disk_image(&head, content).map_err(read_error)?,
             known => known,
@@ -298,14 +312,18 @@ fn not_read_behind(what: &str) -> String {
     format!("has an archive behind it that was not looked into ({what}): unpack it, and name what was in it")
 }
 
-/// A package among the inputs that is not read.
-pub(super) fn unread_package(place: String, what: &str) -> ArchiveReport {
-    let passed_over = vec![PassedOver { place: place.clone(), reason: unread(what) }];
+/// A package or program among the inputs that is not read, for this reason.
+pub(super) fn left_unread(place: String, reason: String) -> ArchiveReport {
+    let passed_over = vec![PassedOver { place: place.clone(), reason }];
     ArchiveReport { place, passed_over, ..ArchiveReport::default() }
 }
 
-fn unread(what: &str) -> String {
+pub(super) fn unread(what: &str) -> String {
     format!("{what}, which is not read: unpack it, and name what was in it")
+}
+
+pub(super) fn unread_format(what: &str) -> String {
+    format!("{what}, of a format that is not read: its debug information is not in the bundle")
 }
 
 fn report(place: &str, taken: u64, walked: Walked) -> ArchiveReport {

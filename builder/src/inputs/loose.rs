@@ -5,8 +5,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 use symseal_artifact::{
-    ArchiveBehind, ArtifactError, DISK_TRAILER_BYTES, FileKind, IMAGE_START_BYTES, ReleaseFile, SNIFF_BYTES,
-    archive_behind, sniff, unread_archive, unread_image,
+    ArchiveBehind, ArtifactError, DISK_TRAILER_BYTES, FileKind, IMAGE_START_BYTES, ReleaseFile, SNIFF_BYTES, Unread,
+    archive_behind, sniff, unread_archive, unread_image, unread_program,
 };
 use symseal_bundle::pages::{DEBUG_FILE_PAGE, measure};
 use symseal_bundle::title;
@@ -47,6 +47,21 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
     if is_archive {
         return archive::look(path, &place, reading);
     }
+    if let Some(unread) = unread_program(&head).filter(|_| dsym.is_none()) {
+        let (Unread::Program(what) | Unread::LinkerInput(what)) = unread;
+        if candidate.named {
+            let found = format!("{what}, of a format that is not read");
+            return Err(BuildError::Unsuitable { place, expected: EXPECTED, found });
+        }
+        match unread {
+            Unread::LinkerInput(_) => found.skip_one(reason::OBJECT, place),
+            Unread::Program(_) => {
+                found.skip(reason::UNREAD_PROGRAM, 1);
+                found.archives.push(archive::left_unread(place, archive::unread_format(what)));
+            }
+        }
+        return Ok(found);
+    }
     let what = match unread_archive(&head) {
         None if !is_candidate => image(path, candidate.size)?,
         known => known,
@@ -59,7 +74,7 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
             return Err(BuildError::Unsuitable { place, expected: EXPECTED, found });
         }
         found.skip(reason::PASSED_OVER, 1);
-        found.archives.push(archive::unread_package(place, what));
+        found.archives.push(archive::left_unread(place, archive::unread(what)));
         return Ok(found);
     }
     let is_member = dsym.is_some() && candidate.size <= MAX_DSYM_MEMBER_BYTES;

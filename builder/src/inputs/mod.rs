@@ -62,9 +62,10 @@ pub(crate) struct Found {
     skipped_places: SkippedPlaces,
     refused: Vec<Refused>,
     archives: Vec<ArchiveReport>,
-    /// Packages of a kind that is not read, within an archive: the first [`MAX_PASSED_OVER`] of them, and how many more.
+    /// Packages and programs of a kind that is not read, within an archive: the first [`MAX_PASSED_OVER`] of them, how many more, and how many of all are programs.
     unread: Vec<PassedOver>,
     unread_more: u64,
+    unread_programs: u64,
     /// Patterns by which files were left out, once for each file.
     excluded: Vec<String>,
 }
@@ -81,6 +82,7 @@ impl Found {
         self.archives.extend(other.archives);
         self.unread.extend(other.unread);
         self.unread_more += other.unread_more;
+        self.unread_programs += other.unread_programs;
         self.excluded.extend(other.excluded);
     }
 

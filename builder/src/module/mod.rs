@@ -16,7 +16,7 @@ use symseal_bundle::page_hashes::FilePages;
 use symseal_bundle::{
     DebugInfo, Digest, FileRole, InputEntry, LayoutDir, ModuleEntry, ModuleStatistics, PdbEntry, module_index, title,
 };
-use symseal_module::{DebugId, Svma};
+use symseal_module::{DebugId, Rva, Svma};
 use symseal_symx::SymbolSource;
 
 use crate::error::BuildError;
@@ -143,6 +143,7 @@ pub(crate) fn build(id: &DebugId, module: &Module<'_>, building: &Building<'_>) 
         supplementary: module.supplementary.as_ref().map(|(_, id)| id.clone()),
         image_base: main_object.map_or(Svma(0), ObjectFile::image_base),
         debug_info: debug_info(&parsed, stream),
+        lines_of: symbols.lines.of.others(),
         stripped: parsed.binary.as_ref().is_some_and(ObjectFile::is_stripped),
         files: entries,
         inputs: inputs(module),
@@ -234,7 +235,10 @@ fn symbol_table(
     if wants_sources {
         sources.add_stream(&stream);
     }
-    let lines = Lines::of(&stream);
+    let base = main.map_or(0, |main| main.image_base().0);
+    let exported = main.map(ObjectFile::exported).unwrap_or_default();
+    let exported = exported.iter().filter_map(|svma| svma.0.checked_sub(base).map(Rva)).collect();
+    let lines = Lines::of(&stream, &exported);
     Ok(Symbols { table, statistics: stream.statistics, lines, sources })
 }
 

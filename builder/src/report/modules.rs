@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use symseal_bundle::{DebugInfo, ModuleStatistics, PdbEntry};
+use symseal_bundle::{DebugInfo, LinesOfOthers, ModuleStatistics, PdbEntry};
 use symseal_module::{DebugId, Svma};
 
 use super::PairedBy;
@@ -83,13 +83,24 @@ impl ModuleReport {
 pub enum LinesOf {
     /// There are none.
     None,
-    /// Less than a tenth of the code has any, the first 4 KiB of it apart (what a C library adds to start a program), and the function with which its own code
-    /// begins has none.
+    /// Start-up code alone has any, which every program of a toolchain has; or less than a tenth of the rest of the code, the first 4 KiB of it apart (what a C library adds
+    /// to start a program), and neither the function with which its own code begins nor the most of what a DLL exports.
     Parts,
     /// All sources are those of Rust's own library, which every program of Rust has with its debug information.
     RustLibrary,
     /// The module's own.
     Module,
+}
+
+impl LinesOf {
+    /// As the bundle has it, where they are not the module's own.
+    pub fn others(self) -> Option<LinesOfOthers> {
+        match self {
+            Self::Parts => Some(LinesOfOthers::Parts),
+            Self::RustLibrary => Some(LinesOfOthers::RustLibrary),
+            Self::None | Self::Module => None,
+        }
+    }
 }
 
 /// What a file beside the binary is for.

@@ -83,6 +83,9 @@ pub struct ModuleEntry {
     pub image_base: Svma,
     /// The best debug information that the bundle holds of the module.
     pub debug_info: DebugInfo,
+    /// Whose code its lines tell of, where that is not its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lines_of: Option<LinesOfOthers>,
     /// Whether the binary itself carries neither debug information nor a symbol table.
     pub stripped: bool,
     /// The module's files, by role and path.
@@ -120,6 +123,16 @@ pub enum DebugInfo {
     Symbols,
     /// None: the module is stripped.
     None,
+}
+
+/// Whose code the lines of a module tell of that has none of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinesOfOthers {
+    /// That of start-up code, or of some of the libraries that were linked into it.
+    Parts,
+    /// That of Rust's own library.
+    RustLibrary,
 }
 
 /// One file of the bundle.
@@ -409,6 +422,16 @@ impl DebugInfo {
             Self::LineTables => "line-tables",
             Self::Symbols => "symbols",
             Self::None => "none",
+        }
+    }
+}
+
+impl LinesOfOthers {
+    /// What is said of them behind how much debug information there is, in words.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Parts => "lines of parts alone",
+            Self::RustLibrary => "lines of Rust's library alone",
         }
     }
 }

@@ -50,8 +50,8 @@ pub mod workers;
 pub use bundle::{Bundle, BundleError};
 pub use digest::{Digest, Hasher, ParseDigestError};
 pub use index::{
-    DebugInfo, FileEntry, FileRole, IndexError, IndexStatistics, InputEntry, ModuleEntry, ModuleStatistics, PdbEntry,
-    Producer, ShardEntry, SymbolIndex,
+    DebugInfo, FileEntry, FileRole, IndexError, IndexStatistics, InputEntry, LinesOfOthers, ModuleEntry,
+    ModuleStatistics, PdbEntry, Producer, ShardEntry, SymbolIndex,
 };
 pub use layout::{BlobWriter, LayoutDir, LayoutError, is_tag};
 pub use module_facts::{ModuleFacts, TableFacts};

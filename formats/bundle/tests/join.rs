@@ -111,6 +111,7 @@ fn build(given: &[Given], name: &str, version: &str) -> Made {
             supplementary: None,
             image_base: Svma(0),
             debug_info: DebugInfo::Full,
+            lines_of: None,
             stripped: false,
             files,
             inputs: (names.iter().zip([text.as_bytes(), b"debug"]))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use symseal_builder::{
     BuildReport, InputReport, ModuleReport, NamedBy, SkippedPlaces, SourcesReport, Unpaired, UnwindTotals,
 };
-use symseal_bundle::DebugInfo;
+use symseal_bundle::{DebugInfo, LinesOfOthers};
 use symseal_module::DebugId;
 
 use crate::output::{counted, out, outln, visible};
@@ -23,7 +23,7 @@ pub(crate) fn print(report: &BuildReport) {
             shown_name(&module.name, &module.debug_id),
             format!("{}{}", module.debug_id, made_of(module.id_kind)),
             module.arch.to_owned(),
-            format!("{}{}", debug_info(module.debug_info), if module.stripped { " (stripped)" } else { "" }),
+            debug_info(module.debug_info, module.lines_of.others(), module.stripped),
             paired_by(module),
             functions(module),
             module.statistics.rows.to_string(),
@@ -47,7 +47,7 @@ pub(crate) fn print(report: &BuildReport) {
 }
 
 /// What the id is made of, where no linker wrote it.
-fn made_of(id_kind: &str) -> &'static str {
+pub(super) fn made_of(id_kind: &str) -> &'static str {
     match id_kind {
         "text-hash" => " (text hash)",
         "long-build-id" => " (hash of a build-id above 64 bytes)",
@@ -296,11 +296,14 @@ fn functions(module: &ModuleReport) -> String {
     if sources.is_empty() { total.to_string() } else { format!("{total} ({})", sources.join(", ")) }
 }
 
-fn debug_info(kind: DebugInfo) -> &'static str {
-    match kind {
+/// How much debug information there is, in words, and what is to be known of it.
+pub(crate) fn debug_info(kind: DebugInfo, others: Option<LinesOfOthers>, stripped: bool) -> String {
+    let kind = match kind {
         DebugInfo::Full => "full",
         DebugInfo::LineTables => "line tables",
         DebugInfo::Symbols => "symbols",
         DebugInfo::None => "none",
-    }
+    };
+    let others = others.map_or_else(String::new, |others| format!(", {}", others.words()));
+    format!("{kind}{others}{}", if stripped { " (stripped)" } else { "" })
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args as ClapArgs;
 
+use super::build_report::{debug_info, made_of, shown_name};
 use crate::bundle_ref;
 use crate::exit::Answer;
 use crate::output::{out, outln, visible};
@@ -57,10 +58,10 @@ pub fn run(args: &Args) -> Result<Answer> {
     for (platform, id, module) in index.modules() {
         table.row([
             platform.to_owned(),
-            id.parse().map_or_else(|_| module.name.clone(), |id| super::build_report::shown_name(&module.name, &id)),
-            id.to_owned(),
+            id.parse().map_or_else(|_| module.name.clone(), |id| shown_name(&module.name, &id)),
+            format!("{id}{}", made_of(&module.id_kind)),
             module.arch.clone(),
-            format!("{}{}", debug_info(module), if module.stripped { " (stripped)" } else { "" }),
+            debug_info(module.debug_info, module.lines_of, module.stripped),
             module.statistics.functions.to_string(),
             module.statistics.rows.to_string(),
             module.files.len().to_string(),
@@ -69,15 +70,4 @@ pub fn run(args: &Args) -> Result<Answer> {
     }
     out!("{table}");
     Ok(Answer::Yes)
-}
-
-/// How much debug information a module has, in words.
-pub fn debug_info(module: &symseal_bundle::ModuleEntry) -> &'static str {
-    use symseal_bundle::DebugInfo::{Full, LineTables, None, Symbols};
-    match module.debug_info {
-        Full => "full",
-        LineTables => "line tables",
-        Symbols => "symbols",
-        None => "none",
-    }
 }

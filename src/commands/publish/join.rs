@@ -8,14 +8,14 @@ use serde_json::json;
 use symseal_bundle::join::join;
 use symseal_bundle::oci::{self, Descriptor};
 use symseal_bundle::subject::with_subject;
-use symseal_bundle::{Digest, LayoutDir, Scratch, SymbolIndex, compose};
+use symseal_bundle::{Digest, LayoutDir, ModuleEntry, Scratch, SymbolIndex, compose};
 use symseal_registry::{Elsewhere, Reference};
 use symseal_sealer::load_trust;
 
 use super::part::Part;
 use super::{Args, Destination, Elsewheres, Sealer, add, finish};
 use crate::exit::Answer;
-use crate::output::{out, outln};
+use crate::output::{counted, out, outln};
 use crate::table::Table;
 
 pub(super) fn parse(references: &[String]) -> Result<Vec<Reference>> {
@@ -83,6 +83,7 @@ pub(super) fn run(
         add(&mut told, "name", json!(joined.index.name));
         add(&mut told, "version", json!(joined.index.version));
         add(&mut told, "modules", json!(joined.index.statistics.modules));
+        add(&mut told, "without_lines", json!(without_lines(&joined.index)));
         add(&mut told, "shards", json!(joined.index.shards.len()));
         add(&mut told, "shards_kept", json!(joined.shards_kept));
         outln!("{}", serde_json::to_string_pretty(&told)?);
@@ -127,6 +128,12 @@ fn check_sources(parts: &[Part]) -> Result<bool> {
     }
 }
 
+/// How many modules have code, and no lines of it, or those of what was linked in alone. What is missing beside them is known where the parts are built.
+fn without_lines(index: &SymbolIndex) -> usize {
+    let lacks = |module: &ModuleEntry| module.statistics.rows == 0 || module.lines_of.is_some();
+    index.modules().filter(|(.., module)| module.statistics.text_bytes > 0 && lacks(module)).count()
+}
+
 fn print(parts: &[Part], joined: &SymbolIndex) {
     let mut table = Table::new(&["part", "release", "platforms", "modules", "bytes", "seal"]);
     for part in parts {
@@ -143,6 +150,13 @@ fn print(parts: &[Part], joined: &SymbolIndex) {
         ]);
     }
     out!("{table}");
+    let without = without_lines(joined);
+    if without > 0 {
+        outln!(
+            "{without} of {} have code and no lines of their own: `symseal bundle build --strict` of each part says what is missing",
+            counted(joined.statistics.modules, "module", "modules")
+        );
+    }
     // Two jobs may well build the same; more often one is named twice, and another one not at all.
     for (at, part) in parts.iter().enumerate() {
         let before = parts.iter().take(at).find(|before| before.indexes.digest == part.indexes.digest);

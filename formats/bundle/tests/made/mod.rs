@@ -148,6 +148,7 @@ pub(crate) fn bundle(dir: &Path) -> (LayoutDir, Digest) {
             supplementary: None,
             image_base: Svma(0x40_0000),
             debug_info: DebugInfo::Full,
+            lines_of: None,
             stripped: false,
             files,
             inputs: vec![InputEntry { name: "app".to_owned(), sha256: source }],
