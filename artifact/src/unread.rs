@@ -7,6 +7,8 @@ pub enum Unread {
     Program(&'static str),
     /// What a linker reads, and nothing loads.
     LinkerInput(&'static str),
+    /// What a runtime makes code of, on every platform.
+    Portable(&'static str),
 }
 
 /// What the file is that begins with `head`, its first [`SNIFF_BYTES`](crate::SNIFF_BYTES) or all of it, if it is of a format that is known and not read.
@@ -14,7 +16,7 @@ pub enum Unread {
 /// DOS programs and the like (NE, LE, LX) are none of these: they begin as PE files do, and are told as damaged ones. Java's and Android's classes are no native code,
 /// and a.out has no magic value that would be enough.
 pub fn unread_program(head: &[u8]) -> Option<Unread> {
-    use Unread::{LinkerInput, Program};
+    use Unread::{LinkerInput, Portable, Program};
     /// Whether the rest of the header is right, where the magic value alone says too little.
     type IsRight = fn(&[u8]) -> bool;
     let any: IsRight = |_| true;
@@ -25,7 +27,7 @@ pub fn unread_program(head: &[u8]) -> Option<Unread> {
         (b"\x01\xf7", is_xcoff::<64>, LinkerInput(XCOFF_OBJECT)),
         (b"<bigaf>\n", any, Program(AIX_ARCHIVE)),
         (b"<aiaff>\n", any, Program(AIX_ARCHIVE)),
-        (b"\0asm", any, Program("WebAssembly")),
+        (b"\0asm", any, Portable("WebAssembly")),
         (b"Joy!peff", any, Program("a program of Mac OS before X (PEF)")),
         (b"dyld_v", any, Program("a dyld shared cache: its images are no files; the libraries that went into it are")),
         (OLD_PDB, any, Program("a PDB file of version 2.00, as tools made them before 1999")),
@@ -123,7 +125,6 @@ mod tests {
             (xcoff([1, 0xf7], 24, 120, [0x20, 0], b".text\0\0\0"), "AIX"),
             (b"<bigaf>\n128".to_vec(), "AIX"),
             (b"<aiaff>\n68".to_vec(), "AIX"),
-            (b"\0asm\x01\0\0\0".to_vec(), "WebAssembly"),
             (b"Joy!peffpwpc".to_vec(), "PEF"),
             (b"dyld_v1  arm64e\0".to_vec(), "dyld"),
             (b"Microsoft C/C++ program database 2.00\r\n\x1aJG".to_vec(), "2.00"),
@@ -131,6 +132,7 @@ mod tests {
             let Some(Unread::Program(name)) = unread_program(&head) else { panic!("{expected}") };
             assert!(name.contains(expected), "{name}");
         }
+        assert_eq!(unread_program(b"\0asm\x01\0\0\0"), Some(Unread::Portable("WebAssembly")));
     }
 
     #[test]

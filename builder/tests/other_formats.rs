@@ -32,10 +32,9 @@ fn programs_of_formats_that_are_not_read_are_told_by_their_places_and_fail_a_str
     let program = compile(&cc, dir.path(), "program", SOURCE, &["-g", "-Wl,--build-id=0xaa01020304"]);
     std::fs::create_dir(at("release")).unwrap();
     std::fs::rename(program, at("release/program")).unwrap();
-    let files: [(&str, Vec<u8>, &str); 5] = [
+    let files: [(&str, Vec<u8>, &str); 4] = [
         ("aix", xcoff([0, 2]), "AIX"),
         ("libc.a", [b"<bigaf>\n".as_slice(), &[b' '; 120]].concat(), "AIX"),
-        ("module.wasm", b"\0asm\x01\0\0\0".to_vec(), "WebAssembly"),
         ("carbon", b"Joy!peffpwpc\0\0\0\x01".to_vec(), "PEF"),
         ("old.pdb", b"Microsoft C/C++ program database 2.00\r\n\x1aJG\0\0".to_vec(), "2.00"),
     ];
@@ -49,7 +48,7 @@ fn programs_of_formats_that_are_not_read_are_told_by_their_places_and_fail_a_str
     for (input, inside) in [("release", "release/"), ("release.tar", "release.tar!/")] {
         let found = report(&[at(input)]);
         let skipped = |reason: &str| found.inputs.skipped.get(reason).copied();
-        assert_eq!((skipped(PROGRAM), skipped(OBJECT), skipped("no release file")), (Some(5), Some(1), Some(1)));
+        assert_eq!((skipped(PROGRAM), skipped(OBJECT), skipped("no release file")), (Some(4), Some(1), Some(1)));
         assert_eq!(skipped("archive or package that is not looked into"), None);
         let passed: Vec<_> = found.inputs.archives.iter().flat_map(|archive| &archive.passed_over).collect();
         assert_eq!(passed.len(), files.len(), "{passed:#?}");
@@ -67,6 +66,18 @@ fn programs_of_formats_that_are_not_read_are_told_by_their_places_and_fail_a_str
         assert!(matches!(error, BuildError::Unsuitable { .. }), "{error}");
         assert!(error.to_string().contains("AIX") && error.to_string().contains("not read"), "{error}");
     }
+}
+
+#[test]
+fn web_assembly_is_told_by_its_place_and_no_reason_to_fail_a_strict_build() {
+    let Some(cc) = tool("cc") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(&cc, dir.path(), "program", SOURCE, &["-g", "-Wl,--build-id=0xaa01020304"]);
+    std::fs::create_dir(dir.path().join("release")).unwrap();
+    std::fs::write(dir.path().join("release/module.wasm"), b"\0asm\x01\0\0\0").unwrap();
+    let found = builder(&[program, dir.path().join("release")]).strict(true).report().unwrap();
+    let places: Vec<&str> = found.inputs.skipped_places.of("WebAssembly, which is not read").collect();
+    assert!(matches!(places[..], [one] if one.ends_with("release/module.wasm")), "{places:?}");
 }
 
 #[test]

@@ -184,6 +184,10 @@ fn visit(
                 found.skip_one(reason::OBJECT, place);
                 return Ok(false);
             }
+            Some(Unread::Portable(_)) => {
+                found.skip_one(reason::PORTABLE, place);
+                return Ok(false);
+            }
             Some(Unread::Program(what)) => {
                 found.leave_unread(place, unread_format(what));
                 found.unread_programs += 1;

@@ -40,6 +40,7 @@ pub(crate) mod reason {
     pub(crate) const STATIC_LIBRARY: &str = "static library of several processors, whose members are no modules";
     pub(crate) const PASSED_OVER: &str = "archive or package that is not looked into";
     pub(crate) const UNREAD_PROGRAM: &str = "program or library of a format that is not read";
+    pub(crate) const PORTABLE: &str = "WebAssembly, which is not read";
     pub(crate) const REFUSED: &str = "refused, with the reason";
     pub(crate) const SCRIPT: &str = "script of a debugger";
 }

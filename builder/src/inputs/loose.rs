@@ -48,13 +48,14 @@ pub(super) fn look(candidate: &Candidate, reading: &Reading<'_>) -> Result<Found
         return archive::look(path, &place, reading);
     }
     if let Some(unread) = unread_program(&head).filter(|_| dsym.is_none()) {
-        let (Unread::Program(what) | Unread::LinkerInput(what)) = unread;
+        let (Unread::Program(what) | Unread::LinkerInput(what) | Unread::Portable(what)) = unread;
         if candidate.named {
             let found = format!("{what}, of a format that is not read");
             return Err(BuildError::Unsuitable { place, expected: EXPECTED, found });
         }
         match unread {
             Unread::LinkerInput(_) => found.skip_one(reason::OBJECT, place),
+            Unread::Portable(_) => found.skip_one(reason::PORTABLE, place),
             Unread::Program(_) => {
                 found.skip(reason::UNREAD_PROGRAM, 1);
                 found.archives.push(archive::left_unread(place, archive::unread_format(what)));
