@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::breakpad::{found, serving, upload};
-use crate::support::Fixture;
+use crate::support::programs::Fixture;
 
 #[tokio::test]
 async fn of_symbol_files_with_one_id_the_one_that_has_the_name_answers() {
