@@ -22,6 +22,7 @@ pub mod memory;
 mod online;
 mod output;
 mod output_file;
+mod own_user;
 pub mod passphrase;
 mod places;
 mod progress;

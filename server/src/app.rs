@@ -10,6 +10,7 @@ use crate::access::Access;
 use crate::alerts::Alerts;
 use crate::blobs::{BlobDirectory, Uploads};
 use crate::config::RetentionConfig;
+use crate::crowd::Crowd;
 use crate::debug_files::{DebugFiles, Key};
 use crate::encoded::Encoded;
 use crate::file_cache::FileCache;
@@ -98,6 +99,8 @@ pub(crate) struct App {
     pub(crate) access: Access,
     /// How much one caller may ask for.
     pub(crate) limits: Limits,
+    /// The connections, once there are any.
+    pub(crate) crowd: OnceLock<Arc<Crowd>>,
     /// What nobody is given.
     pub(crate) taken_down: Arc<TakenDown>,
     /// Held while something is taken down, or shown again.

@@ -41,6 +41,7 @@ mod check;
 mod clock;
 mod collector;
 mod config;
+mod crowd;
 #[cfg(unix)]
 mod data_owner;
 mod debug_files;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-use crate::blobs::{Algorithm, BlobDigest, sync_directory, write_file_atomically};
+use crate::blobs::{Algorithm, BlobDigest, kind_of, sync_directory, write_file_atomically};
 use crate::shared::{FACT_LIMIT, Facts};
 use crate::{Config, ServerError, opened, store};
 
@@ -193,7 +193,7 @@ fn note(bytes: &[u8]) -> Note {
 
 /// What went wrong, and where.
 fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    io::Error::new(kind_of(error), format!("{}: {error}", path.display()))
 }
 
 fn unread(problem: &str) -> Note {

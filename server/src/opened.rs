@@ -177,6 +177,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         metrics,
         access,
         limits: Limits::new(&config.limits),
+        crowd: OnceLock::new(),
         taken_down,
         takedowns: tokio::sync::Mutex::default(),
         pins: Arc::new(Notes::new(PINS, data, facts)),

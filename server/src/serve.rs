@@ -18,18 +18,19 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tower_service::Service as _;
 
 use crate::access::take_path_token;
 use crate::alerts::record_again;
 use crate::app::App;
+use crate::blobs::is_shortage;
 use crate::check::idle_rules;
 use crate::collector::{Collector, NO_GRACE, Schedule};
+use crate::crowd::{Crowd, During, Place};
 use crate::debug_files::{INDEX_FILE, SAVE_AFTER};
-use crate::http::{Answering, BreakConnection, Breakable, MapSender, Peer, Unsent, listen};
+use crate::http::{Answering, BreakConnection, Breakable, MapSender, Peer, Unsent, drain, listen, unserved};
 use crate::opened::{lock_data, open};
 use crate::origins::{no_tree, no_upstream};
 use crate::pool::Pool;
@@ -49,6 +50,9 @@ pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// After an accept that failed (mostly: no file descriptors left) the next one waits this long.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A connection that has to go for another is closed at once, where the client has not begun to ask: else after this.
+const LEAVING: Duration = Duration::from_millis(10);
 
 /// And is told of no sooner after the one before.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
@@ -216,15 +220,18 @@ impl Server {
         let graceful = GracefulShutdown::new();
         let (stop, stops) = watch::channel(false);
         let mut not_accepted = NotAccepted::default();
+        let crowd = Crowd::new(usize::MAX);
+        // A server runs once.
+        let _ = app.crowd.set(Arc::clone(&crowd));
         let unsent = Unsent::of_the_system();
         loop {
             tokio::select! {
                 () = &mut shutdown => break,
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => {
+                accepted = accept_into(&listener, &crowd) => match accepted {
+                    Ok((stream, peer, place)) => {
                         let ends = (graceful.watcher(), stops.clone());
                         let stream = Breakable::new(stream, &unsent);
-                        accept(stream, Peer(peer.ip()), tls.as_deref(), (router.clone(), HEAD_TIMEOUT), ends);
+                        accept(stream, peer, tls.as_deref(), (router.clone(), HEAD_TIMEOUT), (place, ends));
                     }
                     Err(error) => {
                         not_accepted.tell(&error);
@@ -271,6 +278,20 @@ impl Server {
         drop(lock);
         Ok(())
     }
+}
+
+/// The next connection, once there is room for it in a crowd, and its place there.
+///
+/// # Errors
+/// Of the system. Where that is for want of descriptors, one connection without a request is on its way out.
+pub(crate) async fn accept_into(listener: &TcpListener, crowd: &Arc<Crowd>) -> io::Result<(TcpStream, Peer, Place)> {
+    crowd.has_room().await;
+    let accepted = listener.accept().await;
+    if accepted.as_ref().is_err_and(is_shortage) {
+        crowd.send_one_away();
+    }
+    let (stream, peer) = accepted?;
+    Ok((stream, Peer(peer.ip()), crowd.enter()))
 }
 
 /// Connections that are not accepted, which come in floods: where there are no descriptors left, each try fails.
@@ -335,63 +356,108 @@ async fn renew(tls: Arc<Tls>, pool: Pool) {
     }
 }
 
+/// How a connection ends: what the server waits for when it stops, and what tells that it stops.
+pub(crate) type Ends = (Watcher, watch::Receiver<bool>);
+
 /// Answers what comes over a connection that was accepted, by a router and within a time for a request's head, and one before it for the handshake, which
-/// ends, too, when the server stops. What is given back ends it.
+/// ends, too, when the server stops or another connection needs the place.
 pub(crate) fn accept(
     stream: Breakable,
     peer: Peer,
     tls: Option<&Tls>,
     (router, patience): (Router, Duration),
-    (watcher, mut stops): (Watcher, watch::Receiver<bool>),
-) -> AbortHandle {
+    (place, ends): (Place, Ends),
+) {
     let answered = stream.answered();
     let Some(tls) = tls else {
         let stream = Answering::new(MapSender::new(stream), answered);
-        return tokio::spawn(serve_connection(stream, peer, (router, patience), watcher)).abort_handle();
+        tokio::spawn(serve_connection(stream, peer, (router, patience), (place, ends)));
+        return;
     };
     let acceptor = tls.acceptor();
-    let serving = tokio::spawn(async move {
+    tokio::spawn(async move {
+        let (watcher, mut stops) = ends;
         let handshake = tokio::time::timeout(patience, acceptor.accept(stream));
         let shaken = tokio::select! {
             shaken = handshake => shaken,
-            _ = stops.wait_for(|stops| *stops) => return tracing::debug!("the server stops: a connection was not encrypted"),
+            () = place.seat().told_to_leave() => return,
+            () = told_to_stop(&mut stops) => return tracing::debug!("the server stops: a connection was not encrypted"),
         };
         match shaken {
             Ok(Ok(stream)) => {
                 let stream = Answering::new(stream, answered);
-                serve_connection(stream, peer, (router, patience), watcher).await;
+                serve_connection(stream, peer, (router, patience), (place, (watcher, stops))).await;
             }
             Ok(Err(error)) => tracing::debug!(%error, "a connection was not encrypted"),
             Err(_) => tracing::debug!("a connection was not encrypted in time"),
         }
     });
-    serving.abort_handle()
 }
 
 /// Answers what comes over one connection, by a router and within a time for a request's head.
 pub(crate) async fn serve_connection(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    stream: Answering<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
     peer: Peer,
     (router, patience): (Router, Duration),
-    watcher: Watcher,
+    (place, (_watcher, mut stops)): (Place, Ends),
 ) {
+    let seat = Arc::clone(place.seat());
+    let stream = stream.seated(&seat);
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        // Between the request's body and the answer's it is under way, too.
+        let (seat, under_way) = (Arc::clone(&seat), seat.begin());
+        let refusal = unserved(&request);
         let token = take_path_token(&mut request);
         request.extensions_mut().insert(peer);
         let mut router = router.clone();
         async move {
-            let mut answer = answer_or_break(router.call(request.map(Body::new)).await)?;
+            let request = request.map(|body| Body::new(During::new(body, &seat)));
+            let answer = match refusal {
+                Some(refusal) => {
+                    drain(request.into_body().into_data_stream());
+                    Ok(refusal)
+                }
+                None => router.call(request).await,
+            };
+            let mut answer = answer_or_break(answer)?;
             if let Some(token) = token {
                 token.put_back(answer.headers_mut());
             }
+            let answer = answer.map(|body| During::new(body, &seat));
+            drop(under_way);
             Ok::<_, Broken>(answer)
         }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(patience);
-    if let Err(error) = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await {
+    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
+    let ended = tokio::select! {
+        // A request that has come is read before the connection is closed for another.
+        biased;
+        ended = connection.as_mut() => ended,
+        () = told_to_stop(&mut stops) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = place.seat().told_to_leave() => {
+            connection.as_mut().graceful_shutdown();
+            match tokio::time::timeout(LEAVING, connection.as_mut()).await {
+                Ok(ended) => ended,
+                // Its request came at the same moment.
+                Err(_) if place.seat().is_busy() => connection.await,
+                // Half a request's head.
+                Err(_) => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
     }
+}
+
+async fn told_to_stop(stops: &mut watch::Receiver<bool>) {
+    // Where nobody is left who could tell it, the server has stopped.
+    let _ = stops.wait_for(|stops| *stops).await;
 }
 
 /// An error here makes hyper close the connection without a byte.

@@ -3,7 +3,6 @@
 //! Whoever watches servers is answered: it lives, and is not ready. Debuggers get a reset, as from a server that is not there: their library keeps every
 //! answer but a file as "there is none" for ten minutes, and whatever stands before several servers asks the next one. The others are told to come again.
 
-use std::collections::VecDeque;
 use std::future::Future;
 use std::time::Duration;
 
@@ -14,19 +13,19 @@ use axum::response::Response;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 
+use crate::crowd::Crowd;
 use crate::endpoints::plain;
-use crate::http::{BreakConnection, Breakable, Peer, Unsent, drain};
+use crate::http::{BreakConnection, Breakable, Unsent, drain};
 use crate::metrics::Face;
 use crate::routes::face_of;
-use crate::serve::{ACCEPT_PAUSE, accept};
+use crate::serve::{ACCEPT_PAUSE, accept, accept_into};
 use crate::tls::Tls;
 
 /// After how many seconds those who were sent away should come again.
 const AGAIN: HeaderValue = HeaderValue::from_static("5");
 
-/// Connections at once: there is nothing to be had on them. For one more the oldest ends, so that whoever asks is answered however many say nothing.
+/// Connections at once, at most: there is nothing to be had on them.
 const CONNECTIONS: usize = 256;
 
 /// How long one of them may take to send a request's head.
@@ -47,23 +46,16 @@ pub(crate) async fn answer_until_done<T>(
     let router = Router::new().fallback(answer);
     let connections = GracefulShutdown::new();
     let (stop, stops) = watch::channel(false);
-    let mut open: VecDeque<AbortHandle> = VecDeque::new();
+    let crowd = Crowd::new(CONNECTIONS);
     let unsent = Unsent::of_the_system();
     let mut work = std::pin::pin!(work);
     let done = loop {
         tokio::select! {
             done = &mut work => break done,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    open.retain(|connection| !connection.is_finished());
-                    if open.len() >= CONNECTIONS
-                        && let Some(oldest) = open.pop_front()
-                    {
-                        oldest.abort();
-                    }
+            accepted = accept_into(listener, &crowd) => match accepted {
+                Ok((stream, peer, place)) => {
                     let ends = (connections.watcher(), stops.clone());
-                    let stream = Breakable::new(stream, &unsent);
-                    open.push_back(accept(stream, Peer(peer.ip()), tls, (router.clone(), PATIENCE), ends));
+                    accept(Breakable::new(stream, &unsent), peer, tls, (router.clone(), PATIENCE), (place, ends));
                 }
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             },

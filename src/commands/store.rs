@@ -19,6 +19,7 @@ use crate::commands::serve::{GC_GRACE, load_config};
 use crate::data_owner::act_for_owner;
 use crate::exit::Answer;
 use crate::output::outln;
+use crate::own_user::own_user;
 use crate::places;
 
 #[derive(Subcommand)]
@@ -96,11 +97,13 @@ struct Reason {
 }
 
 impl Reason {
+    /// Before this process becomes another user, see [`Place::config_to_write`].
     fn note(&self) -> Note {
-        let user = || ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
+        let said = |name: &&str| std::env::var(name).ok().filter(|user| !user.trim().is_empty());
+        let user = || ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(said);
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let at = UtcSeconds(i64::try_from(since.as_secs()).unwrap_or(i64::MAX));
-        let by = self.by.clone().or_else(user).unwrap_or_else(|| "unknown".to_owned());
+        let by = self.by.clone().or_else(user).unwrap_or_else(own_user);
         Note { at: at.to_string(), reason: self.reason.clone(), by }
     }
 }

@@ -237,6 +237,7 @@ fn an_answer_that_is_right_as_far_as_it_goes_is_asked_for_again_and_is_no_refusa
         ("nothing", Does::Gives(Vec::new())),
         ("nothing, without a length", Does::EndsWithIt(Vec::new())),
         ("a part that nobody asked for", Does::Says(range.leak(), "0123456789".to_owned())),
+        ("an error", Does::Says("500 Internal Server Error", String::new())),
         ("a page", Does::GivesWith("Content-Type: Text/HTML; charset=utf-8\r\n".to_owned(), page)),
     ];
     for (at, (case, does)) in short.into_iter().enumerate() {
@@ -247,6 +248,12 @@ fn an_answer_that_is_right_as_far_as_it_goes_is_asked_for_again_and_is_no_refusa
         assert_eq!(got.status, 502, "{case}: {}", got.head);
         let elfutils = gateway.get(&scene.debuginfo_path(), &["--user-agent", "elfutils/0.188"]);
         assert_eq!((elfutils.status, elfutils.exit), (0, 56), "{case}");
+        // Who looks at the page sees which upstream it is, until it gives a file.
+        let problem = |gateway: &Gateway| gateway.status()["upstreams"][0]["problem"].as_str().map(str::to_owned);
+        assert!(problem(&gateway).is_some_and(|told| told.contains("(2 times, ")), "{case}: {:?}", problem(&gateway));
+        upstream.does(&scene.debuginfo_path(), Does::Gives(bytes.clone()));
+        assert_eq!(gateway.get(&scene.debuginfo_path(), &[]).status, 200, "{case}");
+        assert_eq!(problem(&gateway), None, "{case}");
     }
 }
 

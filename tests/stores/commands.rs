@@ -63,6 +63,17 @@ fn pins_hold_against_the_rules_of_retention_until_they_are_taken_off() {
         (&first.as_str().into(), &"shipped".into(), &"ann".into())
     );
 
+    // Where the environment names nobody, the user database does.
+    let mut pin = command("symseal");
+    for name in ["SUDO_USER", "USER", "LOGNAME"] {
+        pin.env_remove(name);
+    }
+    pin.args(["store", "pin", &first, "--reason", "again", "--data", &operator.at("data")]);
+    Ran::from(pin.output().unwrap()).ok();
+    let own = std::process::Command::new("id").arg("-un").output().unwrap();
+    let listed = operator.store(&["pins", "--json"]).ok().json();
+    assert_eq!(listed["pins"][0]["by"], String::from_utf8(own.stdout).unwrap().trim());
+
     let goes = |ran: &Ran| -> Vec<String> {
         let bundles = ran.json()["bundles"].as_array().unwrap().clone();
         let goes = bundles.iter().filter(|it| it["goes"] == true);

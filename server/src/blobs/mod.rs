@@ -6,6 +6,7 @@ mod lasting;
 mod mapped;
 mod pins;
 mod remote;
+mod shortage;
 mod spool;
 mod upload;
 
@@ -18,5 +19,6 @@ pub(crate) use lasting::{is_lasting, unless_lost};
 pub(crate) use mapped::{MappedBlob, mapped_blob_of};
 pub(crate) use pins::{Pin, Watch};
 pub(crate) use remote::{blob_key, blob_of_key};
+pub(crate) use shortage::{is_shortage, kind_of};
 pub(crate) use spool::Spool;
 pub(crate) use upload::{ABANDONED_AFTER, Upload, UploadError, Uploads, Writer, hash_file};

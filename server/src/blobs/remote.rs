@@ -8,7 +8,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 
 use super::directory::StoredBlob;
-use super::{BlobDigest, BlobDirectory, Hasher};
+use super::{BlobDigest, BlobDirectory, Hasher, kind_of};
 use crate::objects::Objects;
 use crate::pool::Pool;
 
@@ -149,7 +149,7 @@ impl Remote {
             }
             match fetched {
                 Ok(Ok(())) => Ok(()),
-                Ok(Err(error)) => Err((error.kind(), error.to_string())),
+                Ok(Err(error)) => Err((kind_of(&error), error.to_string())),
                 Err(lost) => Err((io::ErrorKind::Other, lost.to_string())),
             }
         });

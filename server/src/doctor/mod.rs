@@ -33,6 +33,7 @@ use crate::seals::SealRules;
 
 pub(crate) use certificate::why_not_valid;
 pub use finding::{Finding, Standing};
+pub(crate) use process::{open_file_count, open_file_limits};
 pub use upstreams::ask_server;
 
 /// A server as it is configured.

@@ -114,7 +114,7 @@ mod linux {
     }
 
     /// How many files a process may have open: so far, and at most.
-    pub(in super::super) fn open_file_limits(id: Option<u32>) -> Option<(u64, u64)> {
+    pub(crate) fn open_file_limits(id: Option<u32>) -> Option<(u64, u64)> {
         let id = id.map_or_else(|| "self".to_owned(), |id| id.to_string());
         let limits = read(format!("/proc/{id}/limits"))?;
         let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
@@ -124,7 +124,7 @@ mod linux {
     }
 
     /// How many files a process has open; `None` where this user may not know it.
-    pub(in super::super) fn open_file_count(id: u32) -> Option<u64> {
+    pub(crate) fn open_file_count(id: u32) -> Option<u64> {
         fs::read_dir(format!("/proc/{id}/fd")).ok().map(|entries| entries.count() as u64)
     }
 
@@ -166,7 +166,9 @@ mod linux {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{of_lock, of_port, open_file_count, open_file_limits, user};
+pub(super) use linux::{of_lock, of_port, user};
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{open_file_count, open_file_limits};
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere {
@@ -180,11 +182,11 @@ mod elsewhere {
         None
     }
 
-    pub(in super::super) fn open_file_limits(_: Option<u32>) -> Option<(u64, u64)> {
+    pub(crate) fn open_file_limits(_: Option<u32>) -> Option<(u64, u64)> {
         None
     }
 
-    pub(in super::super) fn open_file_count(_: u32) -> Option<u64> {
+    pub(crate) fn open_file_count(_: u32) -> Option<u64> {
         None
     }
 
@@ -194,4 +196,6 @@ mod elsewhere {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use elsewhere::{of_lock, of_port, open_file_count, open_file_limits, user};
+pub(super) use elsewhere::{of_lock, of_port, user};
+#[cfg(not(target_os = "linux"))]
+pub(crate) use elsewhere::{open_file_count, open_file_limits};

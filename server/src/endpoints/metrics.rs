@@ -27,6 +27,16 @@ pub(crate) async fn get(State(app): State<Arc<App>>, Extension(caller): Extensio
     write("cache_files", "gauge", "Files in the cache of what was made or fetched.", files);
     write("cache_bytes", "gauge", "Their bytes.", bytes);
     write("cache_capacity_bytes", "gauge", "Bytes that they may have.", app.cache.capacity());
+    if let Some((open, most, sent_away)) = app.crowd.get().map(|crowd| crowd.counts()) {
+        write("connections", "gauge", "Connections that are open.", open as u64);
+        write(
+            "connections_capacity",
+            "gauge",
+            "Connections that the limit of open files leaves room for.",
+            most as u64,
+        );
+        write("connections_sent_away_total", "counter", "Connections without a request, closed for others.", sent_away);
+    }
     if let Some(trees) = app.trees.get() {
         let TreeCounts { files, keys, bombs, passed_over, broken_off, too_deep } = trees.counts();
         write("tree_files", "gauge", "Files with a debug id in the directories that are served.", files.into());

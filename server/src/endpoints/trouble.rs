@@ -3,6 +3,7 @@
 
 use std::io;
 
+use crate::blobs::is_shortage;
 use crate::objects::{Failure, Why};
 use crate::store::StoreError;
 
@@ -26,6 +27,9 @@ pub(crate) fn told_of_storage(error: &io::Error) -> &'static str {
             "the server's database does not answer: try again soon"
         }
         io::ErrorKind::HostUnreachable => "the server's store does not answer: try again soon",
+        _ if is_shortage(error) => {
+            "the server has no more open files, memory or threads for this at the moment: try again soon"
+        }
         _ => "the server's store failed: its log says why, under the X-Request-Id of this answer",
     }
 }
@@ -63,6 +67,26 @@ mod tests {
         assert!(told_of_storage(&away()).contains("the server's database"));
         let told = format!("{:?}", ApiError::from(io::Error::from(io::ErrorKind::HostUnreachable)));
         assert!(told.contains("storage-away"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn who_meets_a_server_that_has_no_descriptor_left_is_told_to_come_again() {
+        for code in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN] {
+            let error = || io::Error::from_raw_os_error(code);
+            let asked = crate::log::ReadError::Io(error());
+            let answers = [
+                OciError::from(error()).into_response(),
+                OciError::from(crate::blobs::UploadError::Io(error())).into_response(),
+                OciError::from(crate::publish::PublishError::Io(error())).into_response(),
+                ApiError::from(error()).into_response(),
+                ApiError::from(io::Error::other(error())).into_response(),
+                crate::endpoints::log::LogApiError::from(asked).into_response(),
+            ];
+            for answer in answers {
+                assert_eq!(answer.status(), axum::http::StatusCode::SERVICE_UNAVAILABLE, "{code}: {answer:?}");
+                assert!(answer.headers().contains_key("retry-after"), "{code}: {answer:?}");
+            }
+        }
     }
 
     #[tokio::test]

@@ -11,6 +11,7 @@ use tokio::sync::{AcquireError, SemaphorePermit};
 
 use super::catalogue::Offer;
 use super::checked::{CheckedFile, Mismatch};
+use super::fetches::Fetches;
 use super::home::{Home, Incoming, Trouble};
 use super::http_upstream::HttpUpstream;
 use super::refusals::{Code, Refusal};
@@ -233,6 +234,7 @@ impl Gate {
             let came = match came {
                 Ok(()) => match file.finish() {
                     Ok(whole) => {
+                        self.fetches_of(&source).for_each(Fetches::succeeded);
                         return self.keep(&offer.file.sha256, whole, with_it).await.map_err(|error| down(&error));
                     }
                     // With page hashes only an index that contradicts itself leads here.
@@ -270,9 +272,16 @@ impl Gate {
                     self.note_wrong(&mut wrong, refusal.asked(asked));
                 }
                 // Whatever said how long its answer is broke off; of what ends with its connection that cannot be told from an end. All of it was right.
-                Came::Ended => unavailable = Some(format!("{name}: it ended before the file's end")),
+                Came::Ended => {
+                    let why = "it ended before the file's end";
+                    self.fetches_of(&source).for_each(|fetches| fetches.failed(why));
+                    unavailable = Some(format!("{name}: {why}"));
+                }
                 Came::Trouble(Trouble::Absent(why)) => absent.push(format!("{name}: {why}")),
-                Came::Trouble(Trouble::Down(why)) => unavailable = Some(format!("{name}: {why}")),
+                Came::Trouble(Trouble::Down(why)) => {
+                    self.fetches_of(&source).for_each(|fetches| fetches.failed(&why));
+                    unavailable = Some(format!("{name}: {why}"));
+                }
             }
         }
         match (unavailable, wrong) {
@@ -299,6 +308,20 @@ impl Gate {
             .into_iter()
             .flat_map(|path| self.servers.iter().map(|server| Source::Server(Arc::clone(server), path.to_owned())));
         homes.chain(servers).collect()
+    }
+
+    /// What the status page says of a source's upstream. A bundle may be in a repository of none.
+    fn fetches_of<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = &'a Fetches> {
+        let servers = self.servers.iter().filter(move |server| match source {
+            Source::Server(it, _) => Arc::ptr_eq(it, server),
+            Source::Home(Home::Registry { name, .. }) => server.has_repository(name),
+            Source::Home(Home::Layout(_)) => false,
+        });
+        let registries = self.registries.iter().filter(move |registry| match source {
+            Source::Home(Home::Registry { name, .. }) => registry.has_repository(name),
+            Source::Home(Home::Layout(_)) | Source::Server(..) => false,
+        });
+        servers.map(|server| &server.fetches).chain(registries.map(|registry| &registry.fetches))
     }
 
     async fn open_source(

@@ -14,6 +14,7 @@ use symseal_registry::{Reference, Tls, redirects};
 use symseal_resolver::without_secrets;
 
 use super::clients::Place;
+use super::fetches::Fetches;
 use super::hear::Unheard;
 use super::home::Trouble;
 use super::ongoing::Ongoing;
@@ -53,6 +54,7 @@ pub(super) struct HttpUpstream {
     registry: Result<Registry, String>,
     learning: Arc<Ongoing<Key>>,
     state: Mutex<State>,
+    pub(super) fetches: Fetches,
 }
 
 /// The registry of a server of ours.
@@ -127,12 +129,21 @@ impl HttpUpstream {
             .map_err(|error| format!("no HTTP client could be made: {error}"))?;
         let (breaker, registry) = (Breaker::new(patience.pause), Registry::beside(&base));
         let (learning, state) = (Arc::default(), Mutex::default());
-        Ok(Arc::new(Self { base, http, breaker, patience, registry, learning, state }))
+        let fetches = Fetches::default();
+        Ok(Arc::new(Self { base, http, breaker, patience, registry, learning, state, fetches }))
     }
 
     /// What to call it: without what is secret in it.
     pub(super) fn name(&self) -> String {
         without_secrets(self.base.as_str().trim_end_matches('/'))
+    }
+
+    /// Whether a repository, `host[:port]/repository`, is of this server.
+    pub(super) fn has_repository(&self, name: &str) -> bool {
+        let is_its = |registry: &Registry| {
+            name.strip_prefix(&registry.host).is_some_and(|repository| repository.starts_with('/'))
+        };
+        self.registry.as_ref().is_ok_and(is_its)
     }
 
     /// For the status page.
@@ -143,7 +154,8 @@ impl HttpUpstream {
             Kind::Ours => "symseal server",
             Kind::Plain(_) => "bytes only",
         };
-        UpstreamStanding { url: self.name(), kind, problem: state.problem.clone(), bundles: state.bundles.len() }
+        let problem = self.fetches.beside(state.problem.clone());
+        UpstreamStanding { url: self.name(), kind, problem, bundles: state.bundles.len() }
     }
 
     /// Finds out which bundles have a key, takes them into the catalogue, and waits for that as long as a request can.

@@ -12,6 +12,7 @@ mod catalogue;
 mod checked;
 mod clients;
 mod fetch;
+mod fetches;
 mod hear;
 mod home;
 mod http_bytes;
@@ -40,10 +41,11 @@ use symseal_bundle::verify::subject_digests;
 use symseal_bundle::{Bundle, Digest, LayoutDir};
 use symseal_resolver::without_secrets;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
+use crate::crowd::Crowd;
 use crate::file_cache::FileCache;
-use crate::http::{Answering, Breakable, Peer, Unsent, listen};
+use crate::http::{Answering, Breakable, Unsent, listen};
 use crate::pool::Pool;
 use crate::{Patience, STOP_WITHIN, ServerError, opened, serve};
 use catalogue::{Catalogue, Listed};
@@ -55,7 +57,7 @@ use judge::Judge;
 use refusals::Refusals;
 use registry::RegistryUpstream;
 
-/// Connections at once; more wait to be accepted.
+/// Connections at once. For one more the one goes that has asked for nothing for the longest time.
 const CONNECTIONS: usize = 256;
 /// Files on their way at once; more wait.
 const FLIGHTS: usize = 16;
@@ -176,33 +178,29 @@ impl Gateway {
         tokio::spawn(async move { first.read_registries().await });
         let graceful = GracefulShutdown::new();
         let mut not_accepted = serve::NotAccepted::default();
-        let places = Arc::new(Semaphore::new(CONNECTIONS));
+        let (stop, stops) = watch::channel(false);
+        let crowd = Crowd::new(CONNECTIONS);
         let unsent = Unsent::of_the_system();
         loop {
-            let accepted = async {
-                let place = Arc::clone(&places).acquire_owned().await;
-                (listener.accept().await, place)
-            };
             tokio::select! {
                 () = &mut shutdown => break,
-                accepted = accepted => match accepted {
-                    (Ok((stream, peer)), place) => {
+                accepted = serve::accept_into(&listener, &crowd) => match accepted {
+                    Ok((stream, peer, place)) => {
                         let stream = Breakable::new(stream, &unsent);
                         let answered = stream.answered();
                         let stream = Answering::new(stream, answered);
-                        let connection = serve::serve_connection(stream, Peer(peer.ip()), (router.clone(), serve::HEAD_TIMEOUT), graceful.watcher());
-                        tokio::spawn(async move {
-                            connection.await;
-                            drop(place);
-                        });
+                        let ends = (graceful.watcher(), stops.clone());
+                        let router = (router.clone(), serve::HEAD_TIMEOUT);
+                        tokio::spawn(serve::serve_connection(stream, peer, router, (place, ends)));
                     }
-                    (Err(error), _) => {
+                    Err(error) => {
                         not_accepted.tell(&error);
                         tokio::time::sleep(serve::ACCEPT_PAUSE).await;
                     }
                 }
             }
         }
+        stop.send_replace(true);
         drop(listener);
         if tokio::time::timeout(STOP_WITHIN, graceful.shutdown()).await.is_err() {
             tracing::warn!("requests that were still under way are cut off");

@@ -11,6 +11,7 @@ use symseal_registry::{Reference, Repository, Target, Tls};
 use symseal_resolver::without_secrets;
 
 use super::clients::Place;
+use super::fetches::Fetches;
 use super::hear::Unheard;
 use super::home::{Home, Trouble};
 use super::ongoing::Ongoing;
@@ -42,6 +43,7 @@ pub(super) struct RegistryUpstream {
     is_whole: bool,
     reading: Arc<Ongoing<()>>,
     state: Mutex<State>,
+    pub(super) fetches: Fetches,
 }
 
 #[derive(Default)]
@@ -112,12 +114,18 @@ impl RegistryUpstream {
         let last = text.rsplit('/').next().unwrap_or_default();
         let is_whole = !last.contains([':', '@']);
         let place = Place { reference, tls: Tls::ByPlace, token: None };
-        Ok(Arc::new(Self { place, is_whole, reading: Arc::default(), state: Mutex::default() }))
+        let (reading, state, fetches) = (Arc::default(), Mutex::default(), Fetches::default());
+        Ok(Arc::new(Self { place, is_whole, reading, state, fetches }))
     }
 
     /// What to call it.
     fn name(&self) -> String {
         if self.is_whole { format!("oci://{}", self.place.name()) } else { format!("oci://{}", self.place.reference) }
+    }
+
+    /// Whether a repository, `host[:port]/repository`, is this one.
+    pub(super) fn has_repository(&self, name: &str) -> bool {
+        *self.place.name() == *name
     }
 
     /// For the status page.
@@ -127,7 +135,7 @@ impl RegistryUpstream {
         UpstreamStanding {
             url: self.name(),
             kind: "registry",
-            problem: down.or_else(|| state.problem.clone()),
+            problem: self.fetches.beside(down.or_else(|| state.problem.clone())),
             bundles: state.bundles,
         }
     }

@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::crowd::Seat;
+
 /// Shared by the two ends of a connection: what writes answers tells it, and what closes the connection asks.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Answered(Arc<AtomicBool>);
@@ -18,16 +20,22 @@ impl Answered {
     }
 }
 
-/// A stream that tells of its first written byte.
+/// A stream that tells of its first written byte, and of each time when all that was written is out.
 #[derive(Debug)]
 pub(crate) struct Answering<S> {
     stream: S,
     answered: Answered,
+    seat: Option<Arc<Seat>>,
 }
 
 impl<S> Answering<S> {
     pub(crate) fn new(stream: S, answered: Answered) -> Self {
-        Self { stream, answered }
+        Self { stream, answered, seat: None }
+    }
+
+    /// Tells a seat of what is out, too.
+    pub(crate) fn seated(self, seat: &Arc<Seat>) -> Self {
+        Self { seat: Some(Arc::clone(seat)), ..self }
     }
 
     fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -64,7 +72,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Answering<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if matches!(flushed, Poll::Ready(Ok(())))
+            && let Some(seat) = &self.seat
+        {
+            seat.flushed();
+        }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

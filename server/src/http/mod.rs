@@ -19,6 +19,7 @@ mod path;
 mod peer;
 mod range;
 mod unsent;
+mod unserved;
 
 pub(crate) use answered::Answering;
 pub(crate) use body::{FileAnswer, Source, file_response};
@@ -40,3 +41,4 @@ pub(crate) use range::{ByteRange, parse_content_range};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use range::{Ranged, parse_range};
 pub(crate) use unsent::Unsent;
+pub(crate) use unserved::unserved;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions as _, Postgres, Row as _, Transaction};
+use sqlx::{ConnectOptions as _, Executor as _, Postgres, Row as _, Transaction};
 use symseal_seal::UtcSeconds;
 use uuid::Uuid;
 
 use super::{
     AlertRow, Answer, AuditRow, BundleRow, ChangeRow, ChangeSignal, Changes, CollectorTurn, Condemned, DatabaseUrl,
-    Intent, Of, SealRow, Store, TraceRows, postgres_access, postgres_alerts, postgres_audit, postgres_changes,
-    postgres_condemned, postgres_traces, postgres_uploads,
+    Intent, Of, SealRow, Store, StoreError, TraceRows, postgres_access, postgres_alerts, postgres_audit,
+    postgres_changes, postgres_condemned, postgres_traces, postgres_uploads,
 };
 use crate::tokens::TokenInfo;
 
@@ -27,6 +27,28 @@ const CONNECTIONS: u32 = 8;
 
 /// How long a request waits for a database that does not answer before it is told so.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a statement waits for whoever has locked a table, as a backup that is put back in one transaction does.
+const LOCK_PATIENCE: &str = "SET lock_timeout = '5s'";
+
+/// What the migrations make. While a backup is put back some of it is missing.
+pub(super) const TABLES: [&str; 15] = [
+    "alerts",
+    "audit_log",
+    "changes",
+    "changes_pruned",
+    "condemned",
+    "ended_uploads",
+    "frames",
+    "intents",
+    "replays",
+    "secrets",
+    "symbol_bundles",
+    "token_grants",
+    "token_keys",
+    "tokens",
+    "traces",
+];
 
 /// The database server.
 #[derive(Debug)]
@@ -40,11 +62,16 @@ impl PostgresStore {
         let options = url.options().application_name("symseal");
         // A connection that broke while nobody used it is noticed before it is given away, and replaced.
         let pool = PgPoolOptions::new().max_connections(CONNECTIONS).acquire_timeout(PATIENCE);
+        let pool = pool
+            .after_connect(|connection, _| Box::pin(async move { connection.execute(LOCK_PATIENCE).await.map(drop) }));
         let pool = match pool.connect_with(options.clone()).await {
             Err(sqlx::Error::PoolTimedOut) => return Err(why(&options).await),
             pool => pool?,
         };
-        MIGRATIONS.run(&pool).await.map_err(|error| sqlx::Error::Migrate(Box::new(error)))?;
+        // Over a connection without that patience: of several servers that start one takes the steps, for as long as it takes.
+        let patient = PgPoolOptions::new().max_connections(1).acquire_timeout(PATIENCE).connect_with(options).await?;
+        MIGRATIONS.run(&patient).await.map_err(|error| sqlx::Error::Migrate(Box::new(error)))?;
+        patient.close().await;
         Ok(Self { pool })
     }
 }
@@ -250,7 +277,14 @@ impl Store for PostgresStore {
 
     fn ping(&self) -> Answer<'_, ()> {
         Box::pin(async move {
-            sqlx::query("SELECT 1").execute(&self.pool).await?;
+            let missing = "SELECT name FROM unnest($1::text[]) AS name WHERE to_regclass(name) IS NULL LIMIT 1";
+            let missing: Option<String> =
+                sqlx::query_scalar(missing).bind(&TABLES[..]).fetch_optional(&self.pool).await?;
+            if let Some(table) = missing {
+                return Err(StoreError::Away(format!("there is no table {table}: is a backup being put back?")));
+            }
+            // A lock of the table is noticed too: names alone can be had in spite of it.
+            sqlx::query("SELECT 1 FROM changes LIMIT 1").execute(&self.pool).await?;
             Ok(())
         })
     }

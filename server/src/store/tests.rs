@@ -388,6 +388,63 @@ async fn a_database_that_is_restarted_is_away_for_a_while() {
 }
 
 #[tokio::test]
+async fn a_database_of_which_a_part_is_missing_or_locked_as_while_a_backup_is_put_back_is_away() {
+    let Some(postgres) = Postgres::start() else { return };
+    let name = postgres.create_database();
+    let url: DatabaseUrl = postgres.url(&name).parse().unwrap();
+    let data = tempfile::tempdir().unwrap();
+    let store = open(data.path(), Some(&url)).await.unwrap();
+    let made = "SELECT string_agg(tablename, ' ' ORDER BY tablename COLLATE \"C\") FROM pg_tables
+                WHERE schemaname = 'public' AND tablename != '_sqlx_migrations'";
+    assert_eq!(postgres.ask(&name, made), postgres::TABLES.join(" "));
+    let is_away = |answer: Result<(), StoreError>, what: &str| {
+        assert!(matches!(answer, Err(StoreError::Away(_))), "{what}: {answer:?}");
+    };
+    for table in postgres::TABLES {
+        postgres.run(&name, &format!("ALTER TABLE {table} RENAME TO gone"));
+        is_away(store.ping().await, table);
+        let asked = match table {
+            "alerts" => store.alerts(1).await.map(drop),
+            "audit_log" => store.audit(0, 1).await.map(drop),
+            "changes" | "changes_pruned" => store.changes(0, 1).await.map(drop),
+            "condemned" => store.reprieve_all().await,
+            "ended_uploads" => store.end_upload(Uuid::from_u128(1)).await,
+            "intents" => store.intend(&Intent { id: Uuid::from_u128(2), keys: vec!["a".into()] }).await,
+            "secrets" => store.secret("a", b"b").await.map(drop),
+            "symbol_bundles" => store.put_bundle(&bundle()).await,
+            // The trace has none.
+            "replays" => Err(StoreError::Away(String::new())),
+            "frames" | "traces" => store.put_trace(&trace()).await,
+            _ => store.tokens().await.map(drop),
+        };
+        is_away(asked, table);
+        postgres.run(&name, &format!("ALTER TABLE gone RENAME TO {table}"));
+    }
+    store.ping().await.unwrap();
+    // A backup's keys come after its rows.
+    let halves = [
+        ("ALTER TABLE symbol_bundles RENAME os TO gone", "ALTER TABLE symbol_bundles RENAME gone TO os"),
+        (
+            "ALTER TABLE symbol_bundles DROP CONSTRAINT symbol_bundles_pkey",
+            "ALTER TABLE symbol_bundles ADD PRIMARY KEY (sha256)",
+        ),
+    ];
+    for (away, back) in halves {
+        postgres.run(&name, away);
+        is_away(store.put_bundle(&bundle()).await, away);
+        postgres.run(&name, back);
+    }
+    store.put_bundle(&bundle()).await.unwrap();
+    // And in one transaction they are locked until its end.
+    let pool = sqlx::postgres::PgPool::connect_with(url.options()).await.unwrap();
+    let mut locking = pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE changes").execute(&mut *locking).await.unwrap();
+    is_away(store.ping().await, "a lock");
+    locking.rollback().await.unwrap();
+    store.ping().await.unwrap();
+}
+
+#[tokio::test]
 async fn old_changes_are_deleted_and_whoever_has_not_read_them_can_tell() {
     let Some(postgres) = Postgres::start() else { return };
     let data = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use reqwest::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -77,6 +78,66 @@ async fn a_reset_reaches_the_debugger_behind_nginx_and_takes_no_server_from_othe
         // An empty file there would say for ten minutes that there is nothing.
         assert!(!cache.join(ELSEWHERE).join("debuginfo").exists());
     }
+}
+
+/// A server that answers as one that starts does, and the first lines of what it was asked.
+async fn starting() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, asked) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<String>>>::default());
+    let noted = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            noted.lock().unwrap().extend(String::from_utf8_lossy(&head).lines().next().map(str::to_owned));
+            let answer =
+                "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            // Else what is unread would make a reset of it.
+            let _ = stream.shutdown().await;
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        }
+    });
+    (address, asked)
+}
+
+#[tokio::test]
+async fn behind_nginx_a_server_that_starts_is_passed_over_by_readers_and_no_change_is_sent_twice() {
+    let root = tempfile::tempdir().unwrap();
+    let Some(program) = Nginx::program() else { return missing("nginx") };
+    let ready = Running::start(&root.path().join("ready")).await;
+    let (one, asked_of_one) = starting().await;
+    let nginx = Nginx::start(program, &root.path().join("nginx"), [one, ready.address]);
+    for path in ["/v2/", "/readyz", "/", "/api/v1/alerts", &format!("/t/{TOKEN}/v2/")] {
+        for _ in 0..4 {
+            assert_eq!(http().get(nginx.url(path)).send().await.unwrap().status(), StatusCode::OK, "{path}");
+            assert_eq!(http().head(nginx.url(path)).send().await.unwrap().status(), StatusCode::OK, "{path}");
+        }
+    }
+    assert!(!asked_of_one.lock().unwrap().is_empty());
+    drop(nginx);
+
+    let (two, asked_of_two) = starting().await;
+    let nginx = Nginx::start(program, &root.path().join("nginx-2"), [one, two]);
+    for prefix in [String::new(), format!("/t/{TOKEN}")] {
+        for (method, path) in [
+            ("POST", "/v2/app/blobs/uploads/"),
+            ("PATCH", "/v2/app/blobs/uploads/1"),
+            ("PUT", "/v2/app/manifests/1"),
+            ("DELETE", "/v2/app/manifests/1"),
+        ] {
+            [&asked_of_one, &asked_of_two].iter().for_each(|asked| asked.lock().unwrap().clear());
+            let request = http().request(method.parse().unwrap(), nginx.url(&format!("{prefix}{path}")));
+            let answer = request.body(vec![b'a'; 100_000]).send().await.unwrap();
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE, "{method} {prefix}");
+            assert_eq!(answer.headers()["retry-after"], "5", "{method} {prefix}");
+            let asked = [asked_of_one.lock().unwrap().clone(), asked_of_two.lock().unwrap().clone()].concat();
+            assert_eq!(asked, [format!("{method} {prefix}{path} HTTP/1.1")]);
+        }
+    }
+    assert!(!nginx.log("error.log").contains(TOKEN) && !nginx.log("access.log").contains(TOKEN));
 }
 
 #[tokio::test]

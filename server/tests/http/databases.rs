@@ -105,6 +105,32 @@ async fn a_database_that_is_restarted_stops_no_reader_and_the_server_recovers() 
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn while_a_backup_of_the_database_is_put_back_clients_are_told_to_come_again() {
+    let Some(postgres) = Postgres::start() else { return };
+    let root = tempfile::tempdir().unwrap();
+    let name = postgres.create_database();
+    let database: DatabaseUrl = postgres.url(&name).parse().unwrap();
+    let server = Running::start_as(config(&root.path().join("data"), &database)).await;
+    let trace = server.url("/api/v1/traces/00000000-0000-4000-8000-000000000001");
+    let put = async || {
+        let event = r#"{"event":"trace.capture","trace_id":"00000000-0000-4000-8000-000000000001","platform":"linux","frames":[]}"#;
+        let answer = http().put(&trace).body(format!("{event}\n")).send().await.unwrap();
+        (answer.status(), answer.headers().get("retry-after").is_some())
+    };
+    for table in ["changes", "traces", "replays"] {
+        postgres.run(&name, &format!("ALTER TABLE {table} RENAME TO gone"));
+        assert_eq!(status(server.url("/readyz")).await.0, StatusCode::SERVICE_UNAVAILABLE, "{table}");
+        if table == "traces" {
+            assert_eq!(put().await, (StatusCode::SERVICE_UNAVAILABLE, true));
+        }
+        postgres.run(&name, &format!("ALTER TABLE gone RENAME TO {table}"));
+        assert_eq!(status(server.url("/readyz")).await.0, StatusCode::OK, "{table}");
+    }
+    assert_eq!(put().await.0, StatusCode::CREATED);
+    server.stop().await;
+}
+
 /// A server on a database of its own, and a bundle that it has not got yet.
 async fn server_and_bundle(postgres: &Postgres, root: &Path) -> (Running, LayoutDir, Digest) {
     let database: DatabaseUrl = postgres.url(&postgres.create_database()).parse().unwrap();

@@ -48,7 +48,8 @@ pub struct ListArgs {
 }
 
 pub(super) fn pin(args: &PinArgs) -> Result<Answer> {
-    let (config, note) = (args.place.config_to_write()?, args.reason.note());
+    let note = args.reason.note();
+    let config = args.place.config_to_write()?;
     let is_here = runtime()?.block_on(async { Pins::open(&config).await?.pin(&args.digest, note).await })?;
     if is_here {
         outln!("{} is pinned", args.digest);

@@ -44,6 +44,7 @@ pub struct ListArgs {
 }
 
 pub(super) fn takedown(args: &TakedownArgs) -> Result<Answer> {
+    let note = args.reason.as_ref().map(Reason::note);
     let config = args.place.config_to_write()?;
     let digest = &args.digest;
     if args.lift {
@@ -55,8 +56,7 @@ pub(super) fn takedown(args: &TakedownArgs) -> Result<Answer> {
         }
         return Ok(if lifted.is_some() { Answer::Yes } else { Answer::No });
     }
-    let Some(reason) = &args.reason else { bail!("expected --reason TEXT: who asks for it is told why") };
-    let note = reason.note();
+    let Some(note) = note else { bail!("expected --reason TEXT: who asks for it is told why") };
     let done = runtime()?.block_on(async { Tombstones::open(&config).await?.take_down(digest, note).await })?;
     if let Some(sources) = &done.sources {
         outln!("its source files are an artifact of their own, which stays: take down {sources} too");

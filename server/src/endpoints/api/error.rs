@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::access::{CallerError, Grant};
-use crate::blobs::NotGiven;
+use crate::blobs::{NotGiven, is_shortage};
 use crate::endpoints::{RETRY_AFTER, is_of_database, told_of_database, told_of_storage};
 use crate::http::{NoRoom, NotGathered};
 use crate::pool::JobLost;
@@ -79,6 +79,7 @@ impl From<io::Error> for ApiError {
                 Self::new(StatusCode::INSUFFICIENT_STORAGE, "storage-full", told)
             }
             io::ErrorKind::HostUnreachable => Self::away("storage-away", told),
+            _ if is_shortage(&error) => Self::away("server-busy", told),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "storage-failed", told),
         }
     }

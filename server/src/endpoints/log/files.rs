@@ -8,7 +8,8 @@ use axum::response::{IntoResponse, Response};
 
 use super::LogApiError;
 use crate::app::App;
-use crate::endpoints::IMMUTABLE;
+use crate::blobs::is_shortage;
+use crate::endpoints::{IMMUTABLE, told_of_storage};
 use crate::log::{LogFile, ReadError, read};
 
 /// GET or HEAD of a file of the log, at the root or below `/api/v2`.
@@ -40,6 +41,7 @@ impl From<ReadError> for LogApiError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Beyond { .. } => Self::new(StatusCode::NOT_FOUND, error),
+            ReadError::Io(error) if is_shortage(&error) => Self::busy(told_of_storage(&error)),
             ReadError::Damaged | ReadError::Io(_) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
         }
     }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use crate::access::CallerError;
-use crate::blobs::{NotGiven, ParseDigestError, UploadError};
+use crate::blobs::{NotGiven, ParseDigestError, UploadError, is_shortage};
 use crate::endpoints::{RETRY_AFTER, told_of_database, told_of_storage};
 use crate::http::{NoRoom, NotGathered};
 use crate::pool::JobLost;
@@ -152,6 +152,7 @@ impl From<io::Error> for OciError {
                 Self::new(Code::InsufficientStorage, told)
             }
             io::ErrorKind::HostUnreachable => Self::away(told),
+            _ if is_shortage(&error) => Self::away(told),
             _ => Self::new(Code::Unknown, told),
         }
     }
