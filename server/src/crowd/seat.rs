@@ -69,9 +69,12 @@ impl Drop for Place {
 impl Seat {
     /// A request has come, or an answer is to go.
     pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
-        self.under_way.fetch_add(1, Ordering::AcqRel);
+        let before = self.under_way.fetch_add(1, Ordering::AcqRel);
         self.is_unsent.store(true, Ordering::Release);
-        self.stay();
+        // Behind the first it is none of those that wait until all are done, which the one task of the connection sees.
+        if before == 0 {
+            self.stay();
+        }
         UnderWay(Arc::clone(self))
     }
 
