@@ -29,7 +29,11 @@ pub fn unread_program(head: &[u8]) -> Option<Unread> {
         (b"<aiaff>\n", any, Program(AIX_ARCHIVE)),
         (b"\0asm", any, Portable("WebAssembly")),
         (b"Joy!peff", any, Program("a program of Mac OS before X (PEF)")),
-        (b"dyld_v", any, Program("a dyld shared cache: its images are no files; the libraries that went into it are")),
+        (
+            b"dyld_v",
+            is_dyld_cache,
+            Program("a dyld shared cache: its images are no files; the libraries that went into it are"),
+        ),
         (OLD_PDB, any, Program("a PDB file of version 2.00, as tools made them before 1999")),
         (b"BC\xc0\xde", any, LinkerInput(BITCODE)),
         (b"\xde\xc0\x17\x0b", any, LinkerInput(BITCODE)),
@@ -63,6 +67,11 @@ fn is_section_name(head: &[u8], at: usize) -> bool {
     let is_end = |byte: &u8| *byte == 0;
     let text = rest.split(is_end).next().unwrap_or_default();
     !text.is_empty() && text.iter().all(u8::is_ascii_graphic) && rest.iter().skip(text.len()).all(is_end)
+}
+
+/// `dyld_v0` or `dyld_v1`, and the processor behind it.
+fn is_dyld_cache(head: &[u8]) -> bool {
+    head.get(6).is_some_and(u8::is_ascii_digit)
 }
 
 fn big_u16(head: &[u8], at: usize) -> u16 {

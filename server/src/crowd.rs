@@ -1,7 +1,8 @@
 //! The connections of a server: as many as its open files allow, and for one more the one that has asked for nothing for the longest time goes.
 //!
 //! Each connection is an open file, as is what it is sent. A server that takes connections until there is none left answers nobody, however many of them
-//! say nothing. So a part of the open files is kept for its own work. A connection on which a request is under way is never closed for another.
+//! say nothing. So a part of the open files is kept for its own work. A connection on which a request is under way is never closed for another: where
+//! that is so of all, some of what is kept goes to further ones, so that those who ask whether the server lives are answered.
 
 mod seat;
 
@@ -28,6 +29,8 @@ const LEAVING: usize = 128;
 #[derive(Debug)]
 pub(crate) struct Crowd {
     most: usize,
+    /// How many more while a request is under way on each.
+    spare: usize,
     places: Mutex<Places>,
     /// One ended, or has no request any more.
     changed: Notify,
@@ -51,12 +54,13 @@ impl Crowd {
         // Where the system does not say it, a failed accept does.
         let limit = open_file_limits(None).map_or(u64::MAX, |(now, _)| now);
         let open = open_file_count(std::process::id()).unwrap_or_default();
-        Self::of(connections(limit, open).min(most))
+        let room = connections(limit, open);
+        Self::of(room.min(most), room.min(KEPT) / 2)
     }
 
-    fn of(most: usize) -> Arc<Self> {
+    fn of(most: usize, spare: usize) -> Arc<Self> {
         let (places, changed) = (Mutex::default(), Notify::new());
-        Arc::new(Self { most: most.max(1), places, changed, sent_away: AtomicU64::new(0) })
+        Arc::new(Self { most: most.max(1), spare, places, changed, sent_away: AtomicU64::new(0) })
     }
 
     /// Completes when one more may be accepted.
@@ -67,7 +71,8 @@ impl Crowd {
             changed.as_mut().enable();
             let wait = {
                 let places = self.places();
-                if places.staying() < self.most {
+                let is_busy = places.idle.is_empty() && places.leaving == 0;
+                if places.staying() < self.most || is_busy && places.open < self.most + self.spare {
                     return;
                 }
                 let oldest = places.idle.values().next().filter(|_| places.leaving <= (self.most / 4).min(LEAVING));
@@ -147,7 +152,7 @@ mod tests {
 
     #[tokio::test]
     async fn for_one_more_the_connection_goes_that_has_asked_for_nothing_for_the_longest_time() {
-        let crowd = Crowd::of(3);
+        let crowd = Crowd::of(3, 0);
         let places: Vec<Place> = (0..3).map(|_| crowd.enter()).collect();
         // The first one asked, and was answered since.
         drop(places[0].seat().begin());
@@ -166,8 +171,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn where_a_request_is_under_way_on_every_connection_some_more_are_taken() {
+        let crowd = Crowd::of(2, 1);
+        let busy = [crowd.enter(), crowd.enter()];
+        let requests = busy.each_ref().map(|place| place.seat().begin());
+        assert!(has_room(&crowd).await);
+        let third = crowd.enter();
+        let asked = third.seat().begin();
+        assert!(!has_room(&crowd).await);
+        drop(asked);
+        third.seat().flushed();
+        // It has asked, and goes for the next one.
+        assert!(has_room(&crowd).await);
+        drop((crowd.enter(), requests));
+        assert!(leaves(third.seat()).await);
+    }
+
+    #[tokio::test]
     async fn a_request_under_way_keeps_its_connection_until_the_answer_is_out() {
-        let crowd = Crowd::of(1);
+        let crowd = Crowd::of(1, 0);
         let place = crowd.enter();
         let (request, answer) = (place.seat().begin(), place.seat().begin());
         drop(request);

@@ -22,7 +22,7 @@ use tempfile::NamedTempFile;
 
 use crate::app::App;
 use crate::blobs::{BlobDigest, BlobDirectory};
-use crate::breakpad::{is_title_of, symbol_files};
+use crate::breakpad::{SymbolFiles, is_title_of, symbol_files};
 use crate::debug_files::{FileKind, Key, Scope};
 use crate::file_cache::{CacheKey, CachedFile, Note};
 use crate::ingest::breakpad_ids;
@@ -165,18 +165,21 @@ impl Best {
     }
 }
 
-/// Every file here that a table may be made of, the best first: what was uploaded, then what lies in trees. Symbol files go behind what they were made of.
+/// Every file here that a table may be made of, the best first: what was uploaded, then what lies in trees. Symbol files go behind what they were made of, and
+/// those alone count that are called as the module is, where some are.
 async fn origins(app: &App, scope: &Scope, (guid, age): ([u8; 16], u32), name: Option<&str>) -> Vec<Unbundled> {
     let key = Key::Breakpad { guid, age };
     let debug_files = app.debug_files.find_several(scope, &key, FileKind::Debuginfo, TRIED);
-    let symbol_files = symbol_files(app, scope, (guid, age), name).await.into_iter().take(TRIED);
-    let in_trees = Unbundled::in_trees(app, scope, &key, FileKind::Debuginfo);
-    let (mut called, others): (Vec<_>, Vec<_>) = Unbundled::in_trees(app, scope, &key, FileKind::SymbolFile)
+    let mut found: Vec<Unbundled> = debug_files.into_iter().map(Unbundled::Blob).collect();
+    found.extend(Unbundled::in_trees(app, scope, &key, FileKind::Debuginfo));
+    let SymbolFiles { named, others } = symbol_files(app, scope, (guid, age), name).await;
+    let (in_trees, others_in_trees): (Vec<_>, Vec<_>) = Unbundled::in_trees(app, scope, &key, FileKind::SymbolFile)
         .partition(|file| name.is_some_and(|name| is_title_of(file.name(), name)));
-    if called.is_empty() {
-        called = others;
-    }
-    debug_files.into_iter().chain(symbol_files).map(Unbundled::Blob).chain(in_trees).chain(called).collect()
+    let is_named = !named.is_empty() || !in_trees.is_empty();
+    let (uploaded, in_trees) = if is_named { (named, in_trees) } else { (others, others_in_trees) };
+    found.extend(uploaded.into_iter().take(TRIED).map(Unbundled::Blob));
+    found.extend(in_trees);
+    found
 }
 
 async fn make(

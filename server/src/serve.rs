@@ -51,7 +51,7 @@ pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// After an accept that failed (mostly: no file descriptors left) the next one waits this long.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A connection that has to go for another is closed at once, where the client has not begun to ask: else after this.
+/// A connection that has to go for another is closed at once where nothing is being read or written, else after this, unless a request came meanwhile.
 const LEAVING: Duration = Duration::from_millis(10);
 
 /// And is told of no sooner after the one before.
@@ -404,14 +404,14 @@ pub(crate) async fn serve_connection(
     let seat = Arc::clone(place.seat());
     let stream = stream.seated(&seat);
     let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-        // Between the request's body and the answer's it is under way, too.
+        // Up to the answer. What is left of the request's body then, and read so that the client gets to the answer, keeps no place.
         let (seat, under_way) = (Arc::clone(&seat), seat.begin());
         let refusal = unserved(&request);
         let token = take_path_token(&mut request);
         request.extensions_mut().insert(peer);
         let mut router = router.clone();
         async move {
-            let request = request.map(|body| Body::new(During::new(body, &seat)));
+            let request = request.map(Body::new);
             let answer = match refusal {
                 Some(refusal) => {
                     drain(request.into_body().into_data_stream());
@@ -432,7 +432,7 @@ pub(crate) async fn serve_connection(
     http.timer(TokioTimer::new()).header_read_timeout(patience);
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
-        // A request that has come is read before the connection is closed for another.
+        // A request that is known to have come is read before the connection is closed for another.
         biased;
         ended = connection.as_mut() => ended,
         () = told_to_stop(&mut stops) => {

@@ -89,13 +89,18 @@ fn of(stream: &FunctionStream, exported: &BTreeSet<Rva>, bytes: u64) -> LinesOf 
     let others = stream.statistics.text_bytes.saturating_sub(bytes.saturating_sub(own_bytes));
     let is_small = own_bytes < others.saturating_sub(START_UP) / ONE_OF;
     let mut begins = || {
-        // A library begins with what it offers.
+        let has_lines = |function: &&FunctionRecord| lined_bytes(function) > 0;
+        let beginnings = stream.functions.iter().filter(|function| is_called(stream, function, &BEGINNINGS));
+        let beginnings: Vec<_> = beginnings.filter(|function| !is_start_up(function)).collect();
+        // A library without one begins with what it offers.
+        if !beginnings.is_empty() {
+            return beginnings.iter().any(has_lines);
+        }
         let offered = stream.functions.iter().filter(|function| exported.contains(&function.start));
         let of_toolchain = |function: &FunctionRecord| is_of_toolchain(stream.strings.get(function.symbol));
         let offered = offered.filter(|function| !is_start_up(function) && !of_toolchain(function));
-        let (lined, others): (Vec<_>, Vec<_>) = offered.partition(|function| lined_bytes(function) > 0);
+        let (lined, others): (Vec<_>, Vec<_>) = offered.partition(has_lines);
         !lined.is_empty() && lined.len() >= others.len()
-            || own.iter().any(|function| is_called(stream, function, &BEGINNINGS))
     };
     // The most of a program that is linked statically may be libraries without lines. A C library that is a module is start-up code throughout, and has no beginning.
     if own_bytes == 0 && has_beginning || is_small && !begins() {

@@ -10,7 +10,7 @@ mod named;
 mod win;
 
 pub(crate) use loose::loose_symbol_file;
-pub(crate) use named::{is_title_of, symbol_files};
+pub(crate) use named::{SymbolFiles, is_title_of, symbol_files};
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

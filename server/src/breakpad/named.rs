@@ -12,30 +12,38 @@ use crate::debug_files::{Candidate, FileKind, Key, Scope};
 /// The symbol files of one id that are looked into for a name.
 const MOST_CANDIDATES: usize = 8;
 
-/// The loose symbol files with Breakpad's id that the caller may read, the best first. Where some are the module's by their own name, or by their first
-/// line, these alone: the others are not this module's. Where none is, or no name is known, all are.
+/// The loose symbol files of one id.
+#[derive(Debug, Default)]
+pub(crate) struct SymbolFiles {
+    /// Those that are the module's by their own name, or by their first line; the best first.
+    pub(crate) named: Vec<Candidate>,
+    /// The others: of the module as far as nothing is known by which it is called.
+    pub(crate) others: Vec<Candidate>,
+}
+
+/// The loose symbol files with Breakpad's id that the caller may read. Where no name is known, none is named.
 pub(crate) async fn symbol_files(
     app: &App,
     scope: &Scope,
     (guid, age): ([u8; 16], u32),
     debug_file: Option<&str>,
-) -> Vec<Candidate> {
+) -> SymbolFiles {
     let key = Key::Breakpad { guid, age };
     let files = app.debug_files.find_several(scope, &key, FileKind::SymbolFile, MOST_CANDIDATES);
-    let Some(debug_file) = debug_file else { return files };
+    let Some(debug_file) = debug_file.filter(|_| !files.is_empty()) else {
+        return SymbolFiles { named: Vec::new(), others: files };
+    };
     let is_titled = |title: &str| is_title_of(title, debug_file);
     // It may be behind many others.
     if let Some(best) = app.debug_files.find_named(scope, &key, FileKind::SymbolFile, is_titled) {
-        let others = files.into_iter().filter(|file| is_titled(&file.name) && file.digest != best.digest);
-        return [best.clone()].into_iter().chain(others).collect();
-    }
-    if files.len() < 2 {
-        return files;
+        let (titled, others): (Vec<_>, Vec<_>) =
+            files.into_iter().filter(|file| file.digest != best.digest).partition(|file| is_titled(&file.name));
+        return SymbolFiles { named: [vec![best], titled].concat(), others };
     }
     let has_name = by_head(app, &files, debug_file).await;
     let (named, others): (Vec<_>, Vec<_>) = files.into_iter().zip(has_name).partition(|(_, has_name)| *has_name);
-    let chosen = if named.is_empty() { others } else { named };
-    chosen.into_iter().map(|(file, _)| file).collect()
+    let files = |chosen: Vec<(Candidate, bool)>| chosen.into_iter().map(|(file, _)| file).collect();
+    SymbolFiles { named: files(named), others: files(others) }
 }
 
 /// Whether a symbol file's name is that of the debug file's.

@@ -45,8 +45,11 @@ const MADE_AT_ONCE: usize = 8;
 /// A GUID and an age.
 type BreakpadId = ([u8; 16], u32);
 
-/// By id and name: a made up id may be that of several modules.
-type MadeTables = HashMap<(BreakpadId, String), io::Result<MadeTable>>;
+/// By id, and by name: a made up id may be that of several modules.
+type MadeTables = HashMap<BreakpadId, Vec<(String, io::Result<MadeTable>)>>;
+
+/// Names of one id that are looked for apart; the others have the table of the first.
+const NAMES_OF_AN_ID: usize = 8;
 
 /// Why a request is not answered.
 #[derive(Debug, thiserror::Error)]
@@ -166,8 +169,15 @@ fn wanted(app: &App, scope: &Scope, request: &Request<'_>) -> Vec<(BreakpadId, S
         let key = Key::Breakpad { guid: *guid, age: *age };
         app.debug_files.find_in(scope, &key, FileKind::SymbolTable).is_none()
     };
-    let wanted = request.named_modules().into_iter().filter(has_none).take(MADE_LIMIT);
-    wanted.map(|(id, name)| (id, name.to_owned())).collect()
+    let mut names = 0;
+    let mut last = None;
+    let mut is_one_of_few = |(id, _): &(BreakpadId, &str)| {
+        names = if last == Some(*id) { names + 1 } else { 1 };
+        last = Some(*id);
+        names <= NAMES_OF_AN_ID
+    };
+    let wanted = request.named_modules().into_iter().filter(|module| is_one_of_few(module) && has_none(module));
+    wanted.take(MADE_LIMIT).map(|(id, name)| (id, name.to_owned())).collect()
 }
 
 /// Their tables, as far as there are files to make them of.
@@ -176,14 +186,14 @@ async fn make_tables(app: &App, scope: &Scope, wanted: Vec<(BreakpadId, String)>
     let make = |(id, name): (BreakpadId, String)| async move {
         let sought = Sought { id: None, name: Some(&name), hops, until };
         let made = made_table(app, scope, id, &sought).await?;
-        Some(((id, name), made))
+        Some((id, name, made))
     };
-    futures_util::stream::iter(wanted)
-        .map(make)
-        .buffer_unordered(MADE_AT_ONCE)
-        .filter_map(std::future::ready)
-        .collect()
-        .await
+    let made = futures_util::stream::iter(wanted).map(make).buffered(MADE_AT_ONCE).filter_map(std::future::ready);
+    made.fold(MadeTables::new(), |mut tables, (id, name, made)| {
+        tables.entry(id).or_default().push((name, made));
+        std::future::ready(tables)
+    })
+    .await
 }
 
 fn refusal(refused: &Refused) -> Response {

@@ -214,7 +214,9 @@ fn find_table<'r>(
         let map = app.blobs.map(&found.digest);
         return map.map(Bytes::Bundle).map_err(|error| missing(&error));
     }
-    match made.get(&((guid, age), name.to_owned())).ok_or(Missing::Unknown)? {
+    let of_id = made.get(&(guid, age)).ok_or(Missing::Unknown)?;
+    let called = of_id.iter().find(|(called, _)| called == name);
+    match called.or(of_id.first()).map(|(_, made)| made).ok_or(Missing::Unknown)? {
         Ok(table) => Ok(Bytes::Made(table)),
         Err(error) => Err(missing(error)),
     }

@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 
 use crate::app::App;
 use crate::blobs::{BlobDirectory, NotGiven};
-use crate::breakpad::{self, Head, base_name, file_name, is_title_of, loose_symbol_file, symbol_files};
+use crate::breakpad::{self, Head, SymbolFiles, base_name, file_name, is_title_of, loose_symbol_file, symbol_files};
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::endpoints::{BY_ID, first_there, not_found, tree_file, unmade, whole_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
@@ -110,19 +110,30 @@ async fn without_bundle(
     wanted: &Wanted,
     (guid, age): ([u8; 16], u32),
 ) -> Option<Response> {
-    let mut files = symbol_files(app, scope, (guid, age), Some(&wanted.name)).await.into_iter();
-    if let Some(best) = files.next() {
-        return Some(match first_there(app, best, |_| files.collect()).await {
-            Ok((file, source)) => whole_file(app, asked, (&file.digest, source), []).await,
-            Err(broken) => broken,
-        });
+    let SymbolFiles { named, others } = symbol_files(app, scope, (guid, age), Some(&wanted.name)).await;
+    if let Some(answer) = uploaded(app, asked, named).await {
+        return Some(answer);
     }
     let key = Key::Breakpad { guid, age };
     let is_titled = |title: &str| is_title_of(title, &wanted.name);
-    match tree_file(app, scope, asked, &key, FileKind::SymbolFile, |place| is_titled(&place.file)).await {
+    if let Some(answer) = tree_file(app, scope, asked, &key, FileKind::SymbolFile, |place| is_titled(&place.file)).await
+    {
+        return Some(answer);
+    }
+    match uploaded(app, asked, others).await {
         Some(answer) => Some(answer),
         None => tree_file(app, scope, asked, &key, FileKind::SymbolFile, |_| true).await,
     }
+}
+
+/// The first of these whose blob is there.
+async fn uploaded(app: &App, asked: (&Method, &HeaderMap), files: Vec<Candidate>) -> Option<Response> {
+    let mut files = files.into_iter();
+    let best = files.next()?;
+    Some(match first_there(app, best, |_| files.collect()).await {
+        Ok((file, source)) => whole_file(app, asked, (&file.digest, source), []).await,
+        Err(broken) => broken,
+    })
 }
 
 /// GUID in upper case and the age behind it, as Breakpad writes them.

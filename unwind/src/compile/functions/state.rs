@@ -141,6 +141,11 @@ impl State {
         self.has_own_link && !self.has_live_link(machine)
     }
 
+    /// The same where nobody says what the link register was used for.
+    pub(super) fn without_own_link(self) -> Self {
+        Self { has_own_link: false, ..self }
+    }
+
     /// Whether the return address is saved, and in its register too.
     pub(super) fn saves_link(&self, machine: &'static Machine) -> bool {
         let kept = machine.link.and_then(|link| self.kept(link, machine));

@@ -449,7 +449,7 @@ impl Follower<'_> {
             Effect::Add { to: SP, from: SP, value: ..0 } => state.fp.is_none(),
             Effect::Store { register: RA, base: SP, .. } => state.sp > before.sp,
             // Nor does a function save what tells its own frame.
-            Effect::Store { register: FP, base: SP, .. } => state.fp.is_some(),
+            Effect::Store { register: FP, base: SP, .. } => state.fp.is_some() && state.sp > before.sp,
             _ => false,
         }
     }

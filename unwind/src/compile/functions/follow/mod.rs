@@ -446,6 +446,13 @@ mod tests {
         rules.iter().map(|(address, rule)| (*address, String::from(*rule))).collect()
     }
 
+    /// The instructions that have a rule, by their addresses.
+    fn reached(halves: &[u16]) -> Vec<u64> {
+        let code: Vec<u8> = halves.iter().flat_map(|half| half.to_le_bytes()).collect();
+        let followed = Followed::new(0, &code, Arch::Arm.machine(), Set::Thumb.decode(), &BTreeSet::new());
+        followed.reached().map(|(address, _)| address).collect()
+    }
+
     const ENTRY: &str = "CFA = sp+0; RA = lr";
 
     #[test]
@@ -471,8 +478,12 @@ mod tests {
         assert_eq!(thumb(&halves), told(&[(0, ENTRY), (2, "CFA = sp+8; RA = [CFA-4]")]));
         // Behind a call that does not come back, the leaf of somebody else: movs r0, #0; bx lr.
         let halves = [0xb510, 0xf000, 0xf800, 0x2000, 0x4770];
-        let reached = thumb(&halves);
-        assert_eq!(reached, told(&[(0, ENTRY), (2, "CFA = sp+8; RA = [CFA-4]")]));
+        assert_eq!(reached(&halves), [0, 2]);
+        // The same where the link register was used for something else: push {r4, lr}; mov lr, r0; add pc, r1; a case: pop {r4, pc}
+        let switch = [0xb510, 0x4686, 0x448f, 0xbd10];
+        assert_eq!(reached(&[&switch[..], &[0x2000, 0x4770]].concat()), [0, 2, 4, 6]);
+        // A case that has a switch of its own: add lr, ip; bx lr
+        assert_eq!(reached(&[&switch[..], &[0x44e6, 0x4770, 0xbd10]].concat()), [0, 2, 4, 6, 8, 10, 12]);
     }
 
     #[test]

@@ -21,7 +21,8 @@ impl Follower<'_> {
                 let mark = self.mark();
                 (self.is_in_cases, self.is_astray) = (true, false);
                 self.called_at = state.depth();
-                self.lead(at, state);
+                // What is in the link register by then is no sign: another function may return by it.
+                self.lead(at, state.without_own_link());
                 self.run();
                 if self.is_foreign {
                     return self.take_back(mark);
