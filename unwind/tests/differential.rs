@@ -10,7 +10,9 @@ use gimli::{
     Register, RegisterRule, UnwindContext, UnwindExpression, UnwindSection, Value,
 };
 use symseal_module::{Avma, Rva, StopReason};
-use symseal_unwind::{Arch, Cache, Frame, Kind, Memory, Module, Modules, Registers, RuleSource, Saved, Table, unwind};
+use symseal_unwind::{
+    Arch, Cache, Frame, Kind, Memory, Module, Modules, Registers, RuleSource, Saved, SourceKind, Table, unwind,
+};
 
 type Reader<'a> = EndianSlice<'a, LittleEndian>;
 
@@ -209,11 +211,11 @@ fn compare(binary: &Binary, samples: usize) -> BTreeMap<&'static str, usize> {
                 let is_entry = source.is_some_and(|source| source.start.0 == entry - parts.image_base.0);
                 ("start of the loader", is_entry && svma - entry < 128 && walk.stop == StopReason::EndOfStack)
             }
-            // _init and _fini: sections of their own, single-stepped elsewhere.
+            // _init and _fini, and functions that were followed: single-stepped elsewhere.
             Expected::NoInformation if rule.source() == Some(RuleSource::Instructions) => {
-                let section =
-                    parts.code.iter().find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&svma));
-                ("start-up code", section.is_some_and(|(_, bytes)| bytes.len() < 64))
+                let source = table.source(Rva(svma - parts.image_base.0));
+                let is_followed = source.is_some_and(|source| source.kind == SourceKind::Instructions);
+                ("code that nothing describes", is_followed)
             }
             // Up to the next function that gimli knows of there is nothing but padding.
             Expected::NoInformation => {

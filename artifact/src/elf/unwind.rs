@@ -94,7 +94,7 @@ const UNTYPED: u8 = 2;
 /// Where functions begin, on processors much of whose code has no other description: by symbols, by the file's entry and by what the loader runs before and after
 /// it, which stripped files keep. Bit 0 tells the instruction set as in a symbol's value.
 fn functions(elf: &Elf<'_>) -> Vec<u64> {
-    if !matches!(elf.arch(), Arch::Mips | Arch::MipsLittle | Arch::Riscv64 | Arch::Arm) {
+    if !matches!(elf.arch(), Arch::Mips | Arch::MipsLittle | Arch::Riscv64 | Arch::Arm | Arch::X86_64) {
         return Vec::new();
     }
     let tables = [SymbolTable::Symtab, SymbolTable::Dynsym].into_iter();
@@ -106,6 +106,10 @@ fn functions(elf: &Elf<'_>) -> Vec<u64> {
     functions.extend(run_by_the_loader(elf));
     functions.sort_unstable();
     functions.dedup();
+    // What begins there has no caller, whatever its instructions say of a return address.
+    if elf.arch() == Arch::X86_64 {
+        functions.retain(|address| *address != elf.entry);
+    }
     functions
 }
 

@@ -1,6 +1,8 @@
 //! The compiler: unwind sections of a binary to one `.uwt` table.
 
 #[cfg(feature = "compile")]
+mod bare;
+#[cfg(feature = "compile")]
 mod compact;
 mod coroutines;
 mod debug_info;
@@ -12,6 +14,8 @@ mod follow;
 mod functions;
 mod gaps;
 mod go;
+#[cfg(feature = "compile")]
+mod handwritten;
 mod input;
 mod kept_offset;
 mod layout;
@@ -158,6 +162,8 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     compiler.start_up(input.arch, input.code);
     #[cfg(feature = "compile")]
     compiler.starts_of_the_loader(input.arch, input.code);
+    #[cfg(feature = "compile")]
+    handwritten::rules(input, &mut compiler);
     #[cfg(feature = "compile")]
     pdata::leaves(input, &mut compiler);
     #[cfg(feature = "compile")]

@@ -94,6 +94,32 @@ impl<'a> Claims<'a> {
         is_free && self.is_code(&(address..address.saturating_add(1)))
     }
 
+    /// What is code and still free, by rising address.
+    #[cfg(feature = "compile")]
+    pub(super) fn free(&self) -> Vec<Range<u64>> {
+        let last = Some((self.last.start, self.last.end)).filter(|(start, end)| start < end);
+        // Rising ones lie above all others, and the highest above these.
+        let taken = self.taken.iter().map(|(start, end)| (*start, *end));
+        let mut taken: Vec<(u64, u64)> =
+            taken.chain(self.rising.iter().map(|range| (range.start, range.end))).chain(last).collect();
+        taken.sort_unstable();
+        let mut free = Vec::new();
+        for text in self.text {
+            let mut from = text.start;
+            let first = taken.partition_point(|(_, end)| *end <= from);
+            for (start, end) in taken.iter().skip(first).take_while(|(start, _)| *start < text.end) {
+                if from < *start {
+                    free.push(from..*start);
+                }
+                from = from.max(*end);
+            }
+            if from < text.end {
+                free.push(from..text.end);
+            }
+        }
+        free
+    }
+
     /// Takes what is code and still free of `range`, by rising address.
     pub(super) fn claim(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut claimed = Vec::new();
@@ -181,6 +207,17 @@ mod tests {
         assert_eq!(claims.claim(0..1000), vec![70..100]);
         assert_eq!(claims.claim(0..1000), vec![]);
         assert!(claims.is_code(&(49..50)) && !claims.is_code(&(50..60)) && !claims.is_code(&(20..20)));
+    }
+
+    #[test]
+    fn what_nobody_has_claimed_is_free() {
+        let text = [10..50, 60..100];
+        let mut claims = Claims::new(&text);
+        assert_eq!(claims.free(), [10..50, 60..100]);
+        for range in [12..20, 40..70, 20..22, 90..100] {
+            claims.claim(range);
+        }
+        assert_eq!(claims.free(), [10..12, 22..40, 70..90]);
     }
 
     #[test]

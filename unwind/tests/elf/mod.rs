@@ -121,9 +121,11 @@ impl Binary {
         }
         // Libraries have none, or the beginning of their code for one.
         let is_text = |range: &Range<u64>| range.start < file.entry() && file.entry() < range.end;
-        if parts.text.iter().any(is_text) {
+        if parts.text.iter().any(is_text) && arch != Arch::X86_64 {
             parts.functions.push(file.entry());
         }
+        // There it has no caller.
+        parts.functions.retain(|address| arch != Arch::X86_64 || *address != file.entry());
         if parts.pclntab.is_some() {
             let sections = debug_information(&file);
             let section = |name: &str| sections.get(name).map_or(&[][..], Vec::as_slice);

@@ -11,6 +11,7 @@ mod coroutines;
 mod elf;
 #[path = "../framehop_peer/mod.rs"]
 mod framehop_peer;
+mod handwritten;
 mod process;
 mod scan;
 mod shadow;

@@ -1,6 +1,6 @@
 //! What is mapped in a process, and what the files there say: tables, code, names.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Error;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use framehop::x86_64::UnwinderX86_64;
 use object::{Object, ObjectSection, ObjectSymbol};
-use symseal_module::{Avma, Svma};
-use symseal_unwind::{Arch, CodeBytes, Frame, Module, Modules, Table};
+use symseal_module::{Avma, Rva, Svma};
+use symseal_unwind::compile::{Input, compile};
+use symseal_unwind::{Arch, CodeBytes, Frame, Module, Modules, Slots, SourceKind, Table};
 
 use crate::elf::Binary;
 use crate::framehop_peer::{Framehop, Sections};
@@ -61,7 +62,7 @@ struct Known {
 }
 
 impl Known {
-    fn of(mapping: &Mapping, tracee: &Tracee) -> Option<Self> {
+    fn of(mapping: &Mapping, tracee: &Tracee, follows: bool) -> Option<Self> {
         let binary = if mapping.path == "[vdso]" {
             let mut bytes = vec![0; (mapping.end - mapping.start) as usize];
             let read = tracee.read(mapping.start, &mut bytes);
@@ -87,8 +88,11 @@ impl Known {
             .sections()
             .filter(|section| parts.code.iter().any(|(address, _)| *address == section.address()))
             .filter_map(|section| Some((section.address(), section.name().ok()?.to_owned())));
+        // Without the code nothing is followed.
+        let code_given = if follows { parts.code.as_slice() } else { &[] };
+        let table = compile(&Input { code: code_given, ..parts.input() }).expect("a table");
         Some(Self {
-            table: Table::open(binary.compile().bytes.leak()).expect("our own table"),
+            table: Table::open(table.bytes.leak()).expect("our own table"),
             image_base: parts.image_base,
             code: (start, code.leak()),
             symbols: Box::leak(Box::new(symbols.collect())),
@@ -100,6 +104,8 @@ impl Known {
 
 /// The process as it is mapped now.
 pub(crate) struct Process {
+    /// Whether functions that nothing describes have rules, from their instructions.
+    follows: bool,
     maps: Vec<Mapping>,
     /// By path.
     known: HashMap<String, Option<Known>>,
@@ -112,7 +118,17 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn of(tracee: &Tracee) -> Self {
+        Self::new(tracee, true)
+    }
+
+    /// With tables that have the rules of what is described alone.
+    pub(crate) fn without_followed(tracee: &Tracee) -> Self {
+        Self::new(tracee, false)
+    }
+
+    fn new(tracee: &Tracee, follows: bool) -> Self {
         let mut process = Self {
+            follows,
             maps: Vec::new(),
             known: HashMap::new(),
             modules: Modules::new(Arch::X86_64, Vec::new()),
@@ -151,7 +167,7 @@ impl Process {
             if !is_module || self.places.iter().any(|(path, _)| *path == first.path) {
                 continue;
             }
-            let known = self.known.entry(first.path.clone()).or_insert_with(|| Known::of(first, tracee));
+            let known = self.known.entry(first.path.clone()).or_insert_with(|| Known::of(first, tracee, self.follows));
             let Some(known) = known else { continue };
             let end = self.maps.iter().filter(|map| map.path == first.path).map(|map| map.end).max();
             let end = end.expect("at least the first");
@@ -179,6 +195,25 @@ impl Process {
     pub(crate) fn data(&self, path: &Path) -> impl Iterator<Item = Range<u64>> {
         let data = self.maps.iter().filter(move |map| Path::new(&map.path) == path && !map.is_code);
         data.map(|map| map.start..map.end)
+    }
+
+    /// Where functions begin whose rules are from their instructions.
+    pub(crate) fn followed(&self) -> BTreeSet<u64> {
+        let mut starts = BTreeSet::new();
+        for (path, bias) in &self.places {
+            let Some(known) = self.known.get(path).and_then(Option::as_ref) else { continue };
+            let sources = known.table.rows().filter_map(|(rva, ..)| known.table.source(rva));
+            let sources = sources.filter(|source| source.kind == SourceKind::Instructions);
+            starts.extend(sources.map(|source| source.offset.wrapping_add(*bias)));
+        }
+        starts
+    }
+
+    /// Where the rule of `frame` has the registers other than the frame pointer.
+    pub(crate) fn slots(&self, frame: &Frame) -> Option<Slots> {
+        let (path, bias) = self.places.get(frame.module? as usize)?;
+        let known = self.known.get(path)?.as_ref()?;
+        known.table.slots(Rva(frame.lookup_pc().0.wrapping_sub(*bias).wrapping_sub(known.image_base.0)))
     }
 
     /// File, section, function and distance of a frame: `libc.so.6 .text qsort+0x1f`.

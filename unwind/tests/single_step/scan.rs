@@ -100,7 +100,7 @@ impl Tally {
 fn run(program: &Path) -> Result<Tally, Error> {
     let tracee = Tracee::start(program, "1")?;
     tracee.run_to(tracee.entry()?)?;
-    let mut process = Process::of(&tracee);
+    let mut process = Process::without_followed(&tracee);
     let mut shadow = Shadow::default();
     let mut cache = Cache::new();
     let mut tally = Tally::default();

@@ -131,6 +131,11 @@ impl Tracee {
             }
         }
         self.write(address, original)?;
+        self.go_to(address)
+    }
+
+    /// Goes on at `address` with the next step.
+    pub(crate) fn go_to(&self, address: u64) -> Result<(), Error> {
         let mut registers = self.registers()?;
         registers.rip = address;
         // SAFETY: the kernel reads one such structure.
@@ -140,7 +145,7 @@ impl Tracee {
         Ok(())
     }
 
-    fn write(&self, address: u64, word: u64) -> Result<(), Error> {
+    pub(crate) fn write(&self, address: u64, word: u64) -> Result<(), Error> {
         // SAFETY: the address is one of the other process.
         if unsafe { libc::ptrace(libc::PTRACE_POKETEXT, self.pid, address, word) } < 0 {
             return Err(Error::last_os_error());

@@ -5,22 +5,16 @@
 //! CFA is counted from the stack pointer, from another register that holds such a distance, or from a word on the stack that does:
 //! CFA = rsp + d, CFA = register + d, CFA = \[rsp + x\] + d. Elsewhere there is no rule. What is stored through other addresses lies elsewhere.
 
-mod instruction;
-mod state;
-
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use self::instruction::{Effect, Flow, Instruction, decode};
-use self::state::{Base, State, Value};
-use super::super::expression;
-use super::super::layout::Layout;
+use super::super::bare::instruction::{Effect, Flow, Instruction, decode};
+use super::super::bare::state::{Base, State, Value};
+use super::super::bare::{Convention, rule};
 use super::super::programs::Programs;
 use super::super::synchronous::FunctionRules;
-use super::super::x86;
-use crate::arch::{Arch, Machine};
-use crate::cx::Operation;
+use crate::arch::Arch;
 use crate::rule::{Kind, Rule, RuleSource, Slots};
 
 /// No function is longer that is followed, in bytes.
@@ -29,9 +23,6 @@ const LONGEST: usize = 1 << 16;
 const MOST_STEPS: usize = 16;
 /// Instructions of a function that is called, at most.
 const LONGEST_CALLED: usize = 2048;
-/// Of DWARF's numbers; those in instructions are [`instruction`]'s.
-const DWARF_RSP: u8 = 7;
-const DWARF_RBP: u8 = 6;
 const WORD: i64 = 8;
 
 /// What perlasm puts before the first instruction of which its entries speak: rdi and rsi go to their home, and the stack pointer to rax.
@@ -102,7 +93,7 @@ impl Follower<'_, '_> {
     fn run(&mut self) -> Result<bool, &'static str> {
         self.states.clear();
         self.queue.clear();
-        self.lead(0, State::entry());
+        self.lead(0, State::entry(Convention::Windows));
         let met = self.met.len();
         while let Some(at) = self.queue.pop_first() {
             self.steps = self.steps.checked_sub(1).ok_or(UNCLEAR)?;
@@ -119,7 +110,7 @@ impl Follower<'_, '_> {
             return;
         }
         if self.met.contains(&at) {
-            state.rebase(Base::Met(at));
+            state.rebase(Base::Met(at as u64));
         }
         let Some(known) = self.states.get_mut(&at) else {
             self.states.insert(at, state);
@@ -130,9 +121,7 @@ impl Follower<'_, '_> {
             self.met.insert(at);
             return;
         }
-        let before = known.clone();
-        known.meet(&state);
-        if *known != before {
+        if known.meet(&state) {
             self.queue.insert(at);
         }
     }
@@ -144,7 +133,7 @@ impl Follower<'_, '_> {
         // A caller's value is no stack pointer that anything is known of.
         if state.sp().is_none_or(|sp| matches!(sp.base, Base::Entry(_))) {
             let known = self.known.get(&at).map(|offset| Value::at_cfa(*offset));
-            state.begin(known.unwrap_or(Value { base: Base::Made(at), offset: 0 }));
+            state.begin(known.unwrap_or(Value { base: Base::Made(at as u64), offset: 0 }));
         }
         let next = at + instruction.bytes;
         match instruction.flow {
@@ -156,7 +145,7 @@ impl Follower<'_, '_> {
                         state.apply(Effect::Push(None));
                     }
                     Some(distance) => state.lose(self.written_by(at, distance)),
-                    None => state.lose(!state::KEPT),
+                    None => state.lose(!Convention::Windows.kept()),
                 }
                 self.lead(next, state);
             }
@@ -169,7 +158,7 @@ impl Follower<'_, '_> {
                     self.lead(target, state);
                 }
             }
-            Flow::Return | Flow::Ends => {}
+            Flow::Return(_) | Flow::Anywhere(_) | Flow::Ends => {}
         }
     }
 
@@ -184,7 +173,9 @@ impl Follower<'_, '_> {
         let mut learned = BTreeMap::new();
         for (at, state) in &self.states {
             let Some(Value { base: Base::Made(made), offset }) = state.sp() else { continue };
-            let is_return = self.code.get(*at..).and_then(decode).is_some_and(|found| found.flow == Flow::Return);
+            let Ok(made) = usize::try_from(made) else { continue };
+            let is_return =
+                self.code.get(*at..).and_then(decode).is_some_and(|found| matches!(found.flow, Flow::Return(_)));
             if is_return && self.is_straight(made, *at) {
                 learned.insert(made, -WORD - offset);
             }
@@ -252,8 +243,8 @@ impl Called {
                     queue.push(usize::try_from(target).ok()?);
                     queue.extend(is_conditional.then_some(next));
                 }
-                Flow::Return => {}
-                Flow::Call(_) | Flow::Ends => return None,
+                Flow::Return(_) => {}
+                Flow::Call(_) | Flow::Anywhere(_) | Flow::Ends => return None,
             }
         }
         Some(written)
@@ -276,7 +267,7 @@ fn rules(
     while let Some(rest) = follower.code.get(at..).filter(|rest| !rest.is_empty()) {
         let bytes = decode(rest).map_or(1, |instruction| instruction.bytes);
         let state = follower.states.get(&at);
-        let rule = state.and_then(|state| rule(state, machine, programs));
+        let rule = state.and_then(|state| rule(state, RuleSource::Pdata, programs));
         let is_padding = rest.get(..bytes).is_some_and(machine.is_padding);
         let range = address(at)..address(at + bytes);
         at += bytes;
@@ -295,76 +286,4 @@ fn rules(
         }
     }
     (rules, lost)
-}
-
-/// How the CFA is found.
-enum Cfa {
-    /// DWARF number, and bytes up to the CFA.
-    Register(u8, i64),
-    /// Bytes from the stack pointer to a word, and from what that is to the CFA.
-    Word(i64, i64),
-}
-
-fn cfa(state: &State) -> Option<Cfa> {
-    let sp = state.sp()?;
-    let of = |number: u8| state.register(number).filter(|value| value.base == Base::Cfa);
-    // The stack pointer first, then what calls keep, and last rax.
-    let mut numbers =
-        [instruction::RSP, instruction::RBP].into_iter().chain(State::kept_registers()).chain((0..16).rev());
-    if let Some((number, value)) = numbers.find_map(|number| Some((number, of(number)?))) {
-        return Some(Cfa::Register(x86::dwarf(number), -value.offset));
-    }
-    let mut words = state.kept(Base::Cfa).filter(|(at, _)| at.base == sp.base && at.offset >= sp.offset);
-    words.next().map(|(at, value)| Cfa::Word(at.offset - sp.offset, -value.offset))
-}
-
-fn rule(state: &State, machine: &'static Machine, programs: &mut Programs) -> Option<(Rule, Slots)> {
-    let cfa = cfa(state)?;
-    let mut layout = Layout::entry(machine);
-    if let Cfa::Register(base, bytes) = cfa {
-        (layout.base, layout.cfa) = (base, bytes);
-    }
-    let unknown = save(state, &mut layout);
-    let is_entry = layout == Layout::entry(machine) && unknown.is_empty();
-    let source = if is_entry { RuleSource::Pdata } else { RuleSource::Instructions };
-    let (mut rule, mut slots) = layout.rule(machine, source)?;
-    let mut fp = rule.frame_pointer();
-    for register in unknown {
-        match machine.slot_of(register) {
-            Some(slot) => slots = slots.with(slot, crate::rule::Saved::Unknown),
-            None if register == DWARF_RBP => fp = crate::rule::Saved::Unknown,
-            None => {}
-        }
-    }
-    let (kind, register, offset) = match cfa {
-        Cfa::Register(..) => (rule.kind()?, layout.base, rule.offset()),
-        Cfa::Word(at, bytes) => (Kind::Program, 0, programs.intern(word(at, bytes, machine)?)?),
-    };
-    rule = Rule::new(kind, source, register, offset, rule.return_address()?, fp)?;
-    Some((rule, slots))
-}
-
-/// Tells `layout` where registers are saved, and gives those of which that is not known.
-fn save(state: &State, layout: &mut Layout) -> Vec<u8> {
-    let mut unknown = Vec::new();
-    let sp = state.sp().filter(|sp| sp.base == Base::Cfa);
-    for number in State::kept_registers() {
-        let slot = state.kept(Base::Entry(number)).find(|(at, _)| at.base == Base::Cfa).map(|(at, _)| at.offset);
-        let is_held = state.register(number).is_some_and(|value| value.base == Base::Entry(number));
-        match slot {
-            // A register is restored before its slot is given up.
-            Some(slot) if sp.is_some_and(|sp| slot < sp.offset) => {}
-            Some(slot) => layout.save(x86::dwarf(number), slot),
-            None if is_held => {}
-            None => unknown.push(x86::dwarf(number)),
-        }
-    }
-    unknown
-}
-
-/// CFA = \[rsp + `at`\] + `bytes`.
-fn word(at: i64, bytes: i64, machine: &'static Machine) -> Option<Vec<u8>> {
-    use Operation::{Add, Constant, Deref, Register};
-    let address = [Register(DWARF_RSP), Constant(at), Add, Deref, Constant(bytes), Add];
-    expression::program(&address, machine)
 }

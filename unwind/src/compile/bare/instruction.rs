@@ -6,9 +6,9 @@
 use crate::arch::x86::{Mode, Parts, jump, parts};
 
 /// Registers by their numbers in instructions, which are not DWARF's.
-pub(super) const RAX: u8 = 0;
-pub(super) const RSP: u8 = 4;
-pub(super) const RBP: u8 = 5;
+pub(in super::super) const RAX: u8 = 0;
+pub(in super::super) const RSP: u8 = 4;
+pub(in super::super) const RBP: u8 = 5;
 const RCX: u8 = 1;
 const RDX: u8 = 2;
 const RBX: u8 = 3;
@@ -17,13 +17,13 @@ const RDI: u8 = 7;
 
 /// A place in memory that is counted from a register alone, without an index or a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Address {
-    pub(super) base: u8,
-    pub(super) displacement: i64,
+pub(in super::super) struct Address {
+    pub(in super::super) base: u8,
+    pub(in super::super) displacement: i64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effect {
+pub(in super::super) enum Effect {
     /// Of a register, or of what is no register.
     Push(Option<u8>),
     Pop(Option<u8>),
@@ -44,6 +44,20 @@ pub(super) enum Effect {
         to: Address,
     },
     Exchange(u8, u8),
+    /// An address so many bytes behind the instruction's end.
+    Place {
+        to: u8,
+        distance: i64,
+    },
+    /// Four bytes are loaded from a table that begins about there, and get a sign.
+    Entry {
+        to: u8,
+        table: Address,
+    },
+    Add {
+        to: u8,
+        from: u8,
+    },
     Leave,
     /// The registers of a mask become what is not known, and so does memory: so many bytes at an address.
     Write {
@@ -53,7 +67,7 @@ pub(super) enum Effect {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
+pub(in super::super) enum Flow {
     Next,
     /// Bytes from the instruction's own address to what is called, if it has that.
     Call(Option<i64>),
@@ -62,26 +76,33 @@ pub(super) enum Flow {
         distance: i64,
         is_conditional: bool,
     },
-    Return,
+    /// Bytes that are taken from the stack besides the return address.
+    Return(u16),
+    /// To what is in a register, or in memory.
+    Anywhere(Option<u8>),
     /// Nowhere, or to what is not known.
     Ends,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Instruction {
-    pub(super) bytes: usize,
-    pub(super) effect: Effect,
-    pub(super) flow: Flow,
+pub(in super::super) struct Instruction {
+    pub(in super::super) bytes: usize,
+    pub(in super::super) effect: Effect,
+    pub(in super::super) flow: Flow,
 }
 
 impl Instruction {
     /// The registers that are others behind it.
-    pub(super) fn written(&self) -> u16 {
+    pub(in super::super) fn written(&self) -> u16 {
         match self.effect {
             Effect::Push(_) => mask(RSP),
             Effect::Pop(register) => mask(RSP) | register.map_or(0, mask),
             Effect::Leave => mask(RSP) | mask(RBP),
-            Effect::Set { to, .. } | Effect::Load { to, .. } => mask(to),
+            Effect::Set { to, .. }
+            | Effect::Load { to, .. }
+            | Effect::Place { to, .. }
+            | Effect::Entry { to, .. }
+            | Effect::Add { to, .. } => mask(to),
             Effect::Exchange(one, other) => mask(one) | mask(other),
             Effect::Store { .. } => 0,
             Effect::Write { registers, .. } => registers,
@@ -89,12 +110,12 @@ impl Instruction {
     }
 
     /// Whether the stack pointer is one of them; what calls and returns do to it does not count.
-    pub(super) fn moves_stack(&self) -> bool {
+    pub(in super::super) fn moves_stack(&self) -> bool {
         self.written() & mask(RSP) != 0
     }
 }
 
-pub(super) const fn mask(register: u8) -> u16 {
+pub(in super::super) const fn mask(register: u8) -> u16 {
     1 << (register & 15)
 }
 
@@ -109,6 +130,10 @@ struct Operands {
     other: Option<u8>,
     /// The same, if it is memory at a known distance from a register.
     memory: Option<Address>,
+    /// What it would be without an index of words of four bytes, if it has one.
+    table: Option<Address>,
+    /// Bytes from the instruction's end, if it is counted from there.
+    near: Option<i64>,
 }
 
 /// The prefixes that count: REX, or what VEX, EVEX say in its place.
@@ -120,9 +145,11 @@ struct Prefixes {
     third: u8,
     /// Bytes of a vector.
     vector: i64,
+    /// What stands for 66, f3 and f2.
+    mandatory: u8,
 }
 
-pub(super) fn decode(code: &[u8]) -> Option<Instruction> {
+pub(in super::super) fn decode(code: &[u8]) -> Option<Instruction> {
     let parts = parts(code, Mode::Bits64)?;
     let code = code.get(..parts.length)?;
     let flow = flow(code, &parts);
@@ -140,7 +167,7 @@ fn unknown(code: &[u8], parts: &Parts) -> u16 {
 
 fn flow(code: &[u8], parts: &Parts) -> Flow {
     if let Some(jump) = jump(code, parts) {
-        let Some(distance) = jump.distance else { return Flow::Ends };
+        let Some(distance) = jump.distance else { return Flow::Anywhere(in_register(code, parts)) };
         return Flow::Branch { distance: distance + parts.length as i64, is_conditional: jump.is_conditional };
     }
     match code.get(parts.opcode..).unwrap_or_default() {
@@ -148,10 +175,16 @@ fn flow(code: &[u8], parts: &Parts) -> Flow {
             Flow::Call(Some(i64::from(i32::from_le_bytes([*a, *b, *c, *d])) + parts.length as i64))
         }
         [0xff, modrm, ..] if matches!(modrm >> 3 & 7, 2 | 3) => Flow::Call(None),
-        [0xc3 | 0xc2, ..] => Flow::Return,
+        [0xc3, ..] => Flow::Return(0),
+        [0xc2, low, high, ..] => Flow::Return(u16::from_le_bytes([*low, *high])),
         [0xca | 0xcb | 0xcc | 0xcd | 0xcf | 0xf4, ..] | [0x0f, 0x0b, ..] => Flow::Ends,
         _ => Flow::Next,
     }
+}
+
+/// The register that an instruction with a single operand names.
+fn in_register(code: &[u8], parts: &Parts) -> Option<u8> {
+    operands(code, parts, prefixes(code, parts).rex)?.other
 }
 
 fn prefixes(code: &[u8], parts: &Parts) -> Prefixes {
@@ -162,18 +195,32 @@ fn prefixes(code: &[u8], parts: &Parts) -> Prefixes {
     let vector = |byte: u8| if byte & 4 == 0 { 16 } else { 32 };
     match byte(0) {
         0xc5 => {
-            Prefixes { rex: (!byte(1) >> 7 & 1) << 2, map: Some(1), third: third(byte(1)), vector: vector(byte(1)) }
+            let rex = (!byte(1) >> 7 & 1) << 2;
+            Prefixes { rex, map: Some(1), third: third(byte(1)), vector: vector(byte(1)), mandatory: byte(1) & 3 }
         }
         0xc4 => Prefixes {
             rex: extended(byte(1)),
             map: Some(byte(1) & 0x1f),
             third: third(byte(2)),
             vector: vector(byte(2)),
+            mandatory: byte(2) & 3,
         },
-        0x62 => Prefixes { rex: extended(byte(1)), map: Some(byte(1) & 7), third: third(byte(2)), vector: 64 },
+        0x62 => Prefixes {
+            rex: extended(byte(1)),
+            map: Some(byte(1) & 7),
+            third: third(byte(2)),
+            vector: vector_bytes(code, parts),
+            mandatory: byte(2) & 3,
+        },
         _ => {
             let before = parts.opcode.checked_sub(1).and_then(|at| code.get(at)).copied().unwrap_or(0);
-            Prefixes { rex: if before & 0xf0 == 0x40 { before } else { 0 }, map: None, third: 0, vector: 16 }
+            Prefixes {
+                rex: if before & 0xf0 == 0x40 { before } else { 0 },
+                map: None,
+                third: 0,
+                vector: 16,
+                mandatory: 0,
+            }
         }
     }
 }
@@ -183,22 +230,38 @@ fn operands(code: &[u8], parts: &Parts, rex: u8) -> Option<Operands> {
     let (mode, rm) = (modrm >> 6, modrm & 7);
     let register = modrm >> 3 & 7 | (rex & 4) << 1;
     if mode == 3 {
-        return Some(Operands { register, other: Some(rm | (rex & 1) << 3), memory: None });
+        let other = Some(rm | (rex & 1) << 3);
+        return Some(Operands { register, other, memory: None, table: None, near: None });
     }
     let has_segment = code.iter().take(parts.opcode).any(|byte| matches!(byte, 0x64 | 0x65 | 0x67));
-    let (base, rest, is_indexed) = match (rm, rest) {
+    let (base, rest, is_indexed, scale) = match (rm, rest) {
         // Without an index, its number is that of the stack pointer.
-        (4, [sib, rest @ ..]) => (sib & 7, rest, (sib >> 3 & 7) != 4 || rex & 2 != 0),
-        _ => (rm, rest, false),
+        (4, [sib, rest @ ..]) => (sib & 7, rest, (sib >> 3 & 7) != 4 || rex & 2 != 0, sib >> 6),
+        _ => (rm, rest, false, 0),
     };
     let displacement = match (mode, rest) {
         (0, _) => 0,
         (1, [near, ..]) => i64::from(*near as i8),
         _ => i64::from(i32::from_le_bytes(*rest.first_chunk()?)),
     };
-    let is_known = !has_segment && !is_indexed && (mode != 0 || base != 5);
+    // EVEX counts short ones in vectors.
+    let is_scaled = mode == 1 && code.get(parts.opcode) == Some(&0x62);
+    let displacement = if is_scaled { displacement * vector_bytes(code, parts) } else { displacement };
+    let has_base = !has_segment && (mode != 0 || base != 5);
     let address = Address { base: base | (rex & 1) << 3, displacement };
-    Some(Operands { register, other: None, memory: Some(address).filter(|_| is_known) })
+    let near = (mode == 0 && rm == 5 && !has_segment).then(|| rest.first_chunk()).flatten();
+    Some(Operands {
+        register,
+        other: None,
+        memory: Some(address).filter(|_| has_base && !is_indexed),
+        table: Some(address).filter(|_| has_base && is_indexed && scale == 2),
+        near: near.map(|near| i64::from(i32::from_le_bytes(*near))),
+    })
+}
+
+/// Bytes of a vector, by EVEX.
+fn vector_bytes(code: &[u8], parts: &Parts) -> i64 {
+    16 << (code.get(parts.opcode + 3).copied().unwrap_or(0) >> 5 & 3).min(2)
 }
 
 /// `None` where it may be anything.
@@ -259,7 +322,9 @@ fn one_byte(
             0x98 => registers(mask(RAX)),
             0x99 => registers(mask(RDX)),
             0xa4..=0xa7 | 0xaa..=0xaf => registers(STRINGS),
-            0xb0..=0xbf => registers(mask(low) | mask(opcode & 3)),
+            // Of bytes, without REX the second one of the first four.
+            0xb0..=0xb7 => registers(mask(low) | mask(opcode & 3)),
+            0xb8..=0xbf => registers(mask(low)),
             0xe0..=0xe3 => registers(mask(RCX)),
             0x38..=0x3f | 0x70..=0x7f | 0x9b | 0xa8 | 0xa9 | 0xc2 | 0xc3 | 0xcc | 0xe8 | 0xe9 | 0xeb => Some(NOTHING),
             0xf4 | 0xf5 | 0xf8..=0xfd => Some(NOTHING),
@@ -287,6 +352,10 @@ fn one_byte(
         0x8d if is_wide && let Some(Address { base, displacement: bytes }) = named.memory => {
             Some(Effect::Set { to: named.register, from: base, bytes })
         }
+        0x8d if is_wide && let Some(distance) = named.near => Some(Effect::Place { to: named.register, distance }),
+        0x63 if is_wide && let Some(table) = named.table => Some(Effect::Entry { to: named.register, table }),
+        0x01 if is_wide && let Some(to) = named.other => Some(Effect::Add { to, from: named.register }),
+        0x03 if is_wide && let Some(from) = named.other => Some(Effect::Add { to: named.register, from }),
         0x83 | 0x81
             if is_wide
                 && matches!(field, 0 | 5)
@@ -336,15 +405,23 @@ fn two_bytes(opcode: u8, code: &[u8], parts: &Parts, rex: u8, operands: Option<O
     let Some(named) = operands else {
         return match opcode {
             0x0b | 0x77 | 0x80..=0x8f => Some(NOTHING),
-            0x31 | 0xa2 => registers(BY_ITSELF),
+            0x31 => registers(mask(RAX) | mask(RDX)),
+            0xa2 => registers(BY_ITSELF),
             0xc8..=0xcf => registers(mask(low)),
             _ => None,
         };
     };
     let by_register = registers(mask(named.register));
     let third = parts.modrm.and_then(|at| code.get(at.checked_sub(1)?)).copied().unwrap_or(0);
+    let has_prefix = |prefix: u8| code.iter().take(parts.opcode).any(|byte| *byte == prefix);
     match opcode {
+        // xgetbv
+        0x01 if named.register == 2 && named.other == Some(0) => registers(mask(RAX) | mask(RDX)),
         0x01 => registers(BY_ITSELF),
+        // rdssp
+        0x1e if has_prefix(0xf3) && named.register & 7 == 1 => operand(named, 0),
+        // movq of vectors
+        0x7e if has_prefix(0xf3) => Some(NOTHING),
         0x38 if third >= 0xf0 => by_register,
         0x3a if matches!(third, 0x14..=0x17) => operand(named, 8),
         0x38 | 0x3a => Some(NOTHING),
@@ -369,8 +446,14 @@ fn vector(code: &[u8], parts: &Parts, prefixes: &Prefixes, map: u8, operands: Op
     let Some(named) = operands else { return Some(NOTHING) };
     let opcode = *code.get(parts.modrm?.checked_sub(1)?)?;
     match (map, opcode) {
+        // Of other prefixes these move and convert vectors.
+        (1 | 5, 0x2c | 0x2d | 0x78 | 0x79) if prefixes.mandatory < 2 => Some(NOTHING),
+        (1, 0x7e) if prefixes.mandatory == 2 => Some(NOTHING),
         (1 | 5, 0x2c | 0x2d | 0x50 | 0x78 | 0x79 | 0x93 | 0xc5 | 0xd7) | (3, 0xf0) => registers(mask(named.register)),
-        (2, 0xf2..=0xf7) => registers(mask(named.register) | mask(prefixes.third)),
+        // andn, bzhi, pdep, pext, bextr, sarx and the like; blsr and the like; mulx
+        (2, 0xf2 | 0xf5 | 0xf7) => registers(mask(named.register)),
+        (2, 0xf3) => registers(mask(prefixes.third)),
+        (2, 0xf6) => registers(mask(named.register) | mask(prefixes.third)),
         (1 | 5, 0x7e) | (3, 0x14..=0x17) => operand(named, 8),
         (1 | 5, 0x11 | 0x13 | 0x17 | 0x29 | 0x2b | 0x7f | 0x91 | 0xd6 | 0xe7)
         | (2, 0x10..=0x15 | 0x20..=0x25 | 0x2e | 0x2f | 0x30..=0x35 | 0x8e)

@@ -2,80 +2,110 @@
 
 use alloc::vec::Vec;
 
+use super::Convention;
 use super::instruction::{Address, Effect, RAX, RBP, RSP, mask};
 
 /// No function keeps more of them in memory.
 const MOST_KEPT: usize = 64;
 const WORD: i64 = 8;
-/// rbx, rbp, rsi, rdi and r12 to r15: what calls keep. (Microsoft, "x64 calling convention")
-pub(super) const KEPT: u16 = 0xf0e8;
 
 /// What a value is counted from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Base {
+pub(in super::super) enum Base {
     Cfa,
     /// What the stack pointer became at the instruction at that offset, which is not known: it was aligned, or its size is a number of the caller's.
-    Made(usize),
+    Made(u64),
     /// The stack pointer where paths meet at that offset, between which it differs.
-    Met(usize),
+    Met(u64),
     /// What that register held for the caller.
     Entry(u8),
+    /// The image: an address of the file.
+    Image,
+    /// What stands in a table that begins about there: distances of code.
+    Listed(u64),
+    /// An entry of that table, and what it is counted from.
+    Target(u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Value {
-    pub(super) base: Base,
-    pub(super) offset: i64,
+pub(in super::super) struct Value {
+    pub(in super::super) base: Base,
+    pub(in super::super) offset: i64,
 }
 
 impl Value {
-    pub(super) const fn at_cfa(offset: i64) -> Self {
+    pub(in super::super) const fn at_cfa(offset: i64) -> Self {
         Self { base: Base::Cfa, offset }
     }
 
     fn plus(self, bytes: i64) -> Option<Self> {
         let offset = self.offset.checked_add(bytes)?;
         // What was a caller's value is none behind arithmetic.
-        (bytes == 0 || !matches!(self.base, Base::Entry(_))).then_some(Self { base: self.base, offset })
+        (bytes == 0 || !matches!(self.base, Base::Entry(_) | Base::Listed(_) | Base::Target(_)))
+            .then_some(Self { base: self.base, offset })
     }
 }
 
+/// What the caller has at the stack pointer: the program counter has no number among the registers.
+const RETURN_ADDRESS: Value = Value { base: Base::Entry(16), offset: 0 };
+
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct State {
+pub(in super::super) struct State {
+    convention: Convention,
     registers: [Option<Value>; 16],
     /// Words of memory: where, and what.
     memory: Vec<(Value, Value)>,
 }
 
 impl State {
-    pub(super) fn entry() -> Self {
+    pub(in super::super) fn entry(convention: Convention) -> Self {
         let registers = core::array::from_fn(|register| match register as u8 {
             RSP => Some(Value::at_cfa(-WORD)),
             register => {
                 let value = Value { base: Base::Entry(register), offset: 0 };
-                (KEPT & mask(register) != 0).then_some(value)
+                (convention.kept() & mask(register) != 0).then_some(value)
             }
         });
-        Self { registers, memory: Vec::new() }
+        // What is written over there is no rule's return address.
+        let memory = match convention {
+            Convention::SystemV => Vec::from([(Value::at_cfa(-WORD), RETURN_ADDRESS)]),
+            Convention::Windows => Vec::new(),
+        };
+        Self { convention, registers, memory }
     }
 
-    pub(super) fn register(&self, register: u8) -> Option<Value> {
+    /// Whether the return address is where the call put it, and the stack pointer not above that.
+    pub(in super::super) fn has_return_address(&self) -> bool {
+        let is_above = self.sp().is_some_and(|sp| sp.base == Base::Cfa && sp.offset > -WORD);
+        !is_above && self.load(Value::at_cfa(-WORD)) == Some(RETURN_ADDRESS)
+    }
+
+    /// Behind a call of a function that writes these registers, and below the stack pointer what it likes.
+    pub(in super::super) fn give_up(&mut self, registers: u16) {
+        for register in (0..16).filter(|register| *register != RSP && registers & mask(*register) != 0) {
+            self.set(register, None);
+        }
+        if let Some(sp) = self.sp() {
+            self.memory.retain(|(at, _)| at.base != sp.base || at.offset >= sp.offset);
+        }
+    }
+
+    pub(in super::super) fn register(&self, register: u8) -> Option<Value> {
         *self.registers.get(usize::from(register))?
     }
 
     /// The stack pointer, which has a value always.
-    pub(super) fn sp(&self) -> Option<Value> {
+    pub(in super::super) fn sp(&self) -> Option<Value> {
         self.register(RSP)
     }
 
     /// Where memory holds `value` plus something, and what.
-    pub(super) fn kept(&self, base: Base) -> impl Iterator<Item = (Value, Value)> {
+    pub(in super::super) fn kept(&self, base: Base) -> impl Iterator<Item = (Value, Value)> {
         self.memory.iter().copied().filter(move |(_, value)| value.base == base)
     }
 
-    /// Numbers of the registers that calls keep.
-    pub(super) fn kept_registers() -> impl Iterator<Item = u8> {
-        (0..16).filter(|register| KEPT & mask(*register) != 0)
+    pub(in super::super) fn convention(&self) -> Convention {
+        self.convention
     }
 
     fn set(&mut self, register: u8, value: Option<Value>) {
@@ -85,7 +115,7 @@ impl State {
     }
 
     /// The stack pointer becomes `value`, which is what nothing else is counted from.
-    pub(super) fn begin(&mut self, value: Value) {
+    pub(in super::super) fn begin(&mut self, value: Value) {
         if value.base != Base::Cfa {
             self.forget(value.base);
         }
@@ -93,7 +123,7 @@ impl State {
     }
 
     /// The stack pointer becomes `base`, and what is known is counted from that where it was counted from what it was.
-    pub(super) fn rebase(&mut self, base: Base) {
+    pub(in super::super) fn rebase(&mut self, base: Base) {
         let sp = self.sp().filter(|sp| sp.base != Base::Cfa);
         if sp.is_none_or(|sp| sp.base != base) {
             self.forget(base);
@@ -151,6 +181,23 @@ impl State {
         }
     }
 
+    /// Of an entry of a table of code and what that is counted from.
+    fn sum(&self, one: u8, other: u8) -> Option<Value> {
+        let (one, other) = (self.register(one)?, self.register(other)?);
+        let of = |entry: Value, place: Value| match (entry, place.base) {
+            (Value { base: Base::Listed(table), offset: 0 }, Base::Image) => {
+                Some(Value { base: Base::Target(table), offset: place.offset })
+            }
+            _ => None,
+        };
+        of(one, other).or_else(|| of(other, one))
+    }
+
+    /// A register becomes an address of the file.
+    pub(in super::super) fn place(&mut self, register: u8, address: u64) {
+        self.set(register, Some(Value { base: Base::Image, offset: address as i64 }));
+    }
+
     fn pop(&mut self, register: Option<u8>) {
         let value = self.sp().and_then(|sp| self.load(sp));
         self.set(RSP, self.sp().and_then(|sp| sp.plus(WORD)));
@@ -159,7 +206,7 @@ impl State {
         }
     }
 
-    pub(super) fn apply(&mut self, effect: Effect) {
+    pub(in super::super) fn apply(&mut self, effect: Effect) {
         match effect {
             Effect::Push(register) => self.push(register.and_then(|register| self.register(register))),
             Effect::Pop(register) => self.pop(register),
@@ -176,6 +223,13 @@ impl State {
                 self.set(one, second);
                 self.set(other, first);
             }
+            // Told by who knows where the instruction is.
+            Effect::Place { to, .. } => self.set(to, None),
+            Effect::Entry { to, table } => {
+                let table = self.address(table).filter(|table| table.base == Base::Image);
+                self.set(to, table.map(|table| Value { base: Base::Listed(table.offset as u64), offset: 0 }));
+            }
+            Effect::Add { to, from } => self.set(to, self.sum(to, from)),
             Effect::Leave => {
                 self.set(RSP, self.register(RBP));
                 self.pop(Some(RBP));
@@ -193,7 +247,7 @@ impl State {
     }
 
     /// Behind a call that writes `registers`. What the caller of all had in them it gets back, or the function has saved it.
-    pub(super) fn lose(&mut self, registers: u16) {
+    pub(in super::super) fn lose(&mut self, registers: u16) {
         for register in (0..16).filter(|register| *register != RSP && registers & mask(*register) != 0) {
             let is_entry = self.register(register).is_some_and(|value| matches!(value.base, Base::Entry(_)));
             if !is_entry {
@@ -202,11 +256,15 @@ impl State {
         }
     }
 
-    /// Takes from this state what `other` does not confirm.
-    pub(super) fn meet(&mut self, other: &Self) {
+    /// Takes from this state what `other` does not confirm; whether there was something.
+    pub(in super::super) fn meet(&mut self, other: &Self) -> bool {
+        let mut is_less = false;
         for (known, other) in self.registers.iter_mut().zip(&other.registers) {
+            is_less |= known.is_some() && known != other;
             *known = known.filter(|_| known == other);
         }
+        let before = self.memory.len();
         self.memory.retain(|kept| other.memory.contains(kept));
+        is_less || self.memory.len() < before
     }
 }
