@@ -262,11 +262,11 @@ fn a_seal_that_is_asked_for_stands_behind_every_name_that_symbolize_gives() {
     symseal(["symbolize", "--trust", &trust, "--pid", "1", "0x1"]).refused(2, &["--trust", "--bundle"]);
 }
 
-/// A CFA that only a program gives, one of a form that no table has, and code of which nothing speaks.
+/// A CFA that only a program gives, one of a form that no table has, and code of which nothing speaks and which returns to what it pushes, so that it is not followed.
 const SHAPES: &str = "
 __asm__(\".text\\n.type shaped,@function\\nshaped: .cfi_startproc\\n.cfi_escape 0x0f,5,0x77,0,0x06,0x23,8\\nnop\\nret\\n.cfi_endproc\\n.size shaped,.-shaped\\n\"
         \".type exclusive,@function\\nexclusive: .cfi_startproc\\n.cfi_escape 0x0f,5,0x77,0,0x77,0,0x27\\nnop\\nret\\n.cfi_endproc\\n.size exclusive,.-exclusive\\n\"
-        \".type silent,@function\\nsilent: inc %eax\\nret\\n.size silent,.-silent\\n\");
+        \".type silent,@function\\nsilent: inc %eax\\njs 1f\\nret\\n1: push %rax\\nret\\n.size silent,.-silent\\n\");
 extern int shaped(void), exclusive(void), silent(void);
 int main(void) { return shaped() + exclusive() + silent(); }
 ";

@@ -63,7 +63,7 @@ fn t6_a_debug_frame_is_read_in_every_form_of_compression() {
     assert!(read >= 2);
 }
 
-/// What is damaged gives no rules, and the report counts it: a length that leads out of the section hides what is behind it, unless the header leads there.
+/// What is damaged tells nothing (the functions have rules by their instructions then), and the report counts it: a length that leads out of the section hides what is behind it, unless the header leads there.
 #[test]
 fn t6_entries_that_cannot_be_read_are_counted_in_the_report() {
     let (Some(gcc), Some(objcopy)) = (tool("gcc"), tool("objcopy")) else { return };
@@ -82,7 +82,7 @@ fn t6_entries_that_cannot_be_read_are_counted_in_the_report() {
     let counted = |path: &PathBuf| {
         let report = crate::inputs::report(std::slice::from_ref(path));
         let unwind = &report.modules[0].unwind;
-        (unwind.unsupported, unwind.unsupported_reasons.get("entry: cannot be read").copied(), unwind.covered_bytes)
+        (unwind.unsupported, unwind.unsupported_reasons.get("entry: cannot be read").copied(), unwind.fdes)
     };
     let (whole, found) = (counted(&sound), counted(&damaged));
     assert_eq!((whole.0, whole.1), (0, None));

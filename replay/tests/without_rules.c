@@ -12,5 +12,7 @@ int without_rules(int kind) {
     words[3] = earlier;
 #endif
     int found = waits(kind);
+    // A way that is never taken, and by which the function does not end as functions do: else it would be followed, and have rules.
+    __asm__ volatile("test %%esp, %%esp\n\tjnz 1f\n\tpush %%rax\n\tret\n1:" ::: "cc");
     return found + (words[kind] != 0);
 }
