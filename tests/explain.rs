@@ -267,8 +267,8 @@ fn a_seal_that_is_asked_for_stands_behind_every_name_that_symbolize_gives() {
 const SHAPES: &str = "
 __asm__(\".text\\n.type shaped,@function\\nshaped: .cfi_startproc\\n.cfi_escape 0x0f,5,0x77,0,0x06,0x23,8\\nnop\\nret\\n.cfi_endproc\\n.size shaped,.-shaped\\n\"
         \".type exclusive,@function\\nexclusive: .cfi_startproc\\n.cfi_escape 0x0f,5,0x77,0,0x77,0,0x27\\nnop\\nret\\n.cfi_endproc\\n.size exclusive,.-exclusive\\n\"
-        \".type silent,@function\\nsilent: inc %eax\\njs 1f\\nret\\n1: push %rax\\nret\\n.size silent,.-silent\\n\"
-        \".type leaps,@function\\nleaps: jmp *%rax\\nbehind: inc %eax\\nret\\n.size leaps,.-leaps\\n\");
+        \".type leaps,@function\\nleaps: jmp *%rax\\nbehind: inc %eax\\nret\\n.size leaps,.-leaps\\n\"
+        \".type silent,@function\\nsilent: inc %eax\\njs 1f\\nret\\n1: push %rax\\nret\\n.size silent,.-silent\\n\");
 extern int shaped(void), exclusive(void), silent(void), leaps(void);
 int main(void) { return shaped() + exclusive() + silent() + leaps(); }
 ";
