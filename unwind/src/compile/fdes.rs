@@ -1,6 +1,7 @@
 //! Finding the frame description entries of a section, whatever state the section is in.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::ops::Range;
 
 use gimli::{
@@ -171,6 +172,11 @@ pub(super) fn debug_frame_fdes<'s, 'a>(
 pub(super) struct FdePlace {
     pub(super) range: Range<u64>,
     pub(super) offset: usize,
+}
+
+/// Sorts by rising address, of those that begin at one address the longest first. Not part of what is compiled for each kind of section.
+pub(super) fn sort(places: &mut [FdePlace]) {
+    places.sort_by_key(|place| (place.range.start, Reverse(place.range.end), place.offset));
 }
 
 /// Reads entries by their offsets; the common parts that they share are read once. An entry as gimli has it takes 176 bytes, its place 24,

@@ -49,7 +49,6 @@ mod x86;
 use alloc::borrow::Cow;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::ops::Range;
 
 use gimli::BaseAddresses;
@@ -169,7 +168,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     #[cfg(feature = "compile")]
     compiler.count_linkage_tables(input.arch, input.plt);
     let Compiler { mut pieces, mut rules, programs, constants, mut report, .. } = compiler;
-    pieces.sort_by_key(Piece::start);
+    pieces::sort(&mut pieces);
     match input.arch {
         Arch::Aarch64 => {
             pushed_before::correct(&mut pieces, &mut rules);
@@ -294,7 +293,7 @@ impl Compiler<'_> {
         mut evaluator: Evaluator<'_, S>,
     ) {
         self.report.fdes += places.len();
-        places.sort_by_key(|place| (place.range.start, Reverse(place.range.end), place.offset));
+        fdes::sort(&mut places);
         for FdePlace { range, offset } in places {
             if !self.claims.is_code(&range) {
                 self.report.fdes_outside_text += 1;
@@ -316,7 +315,7 @@ impl Compiler<'_> {
 /// The ranges sorted and joined, without empty ones.
 fn normalized(text: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = text.iter().filter(|range| range.start < range.end).cloned().collect();
-    sorted.sort_by_key(|range| (range.start, range.end));
+    sorted.sort_by_cached_key(|range| (range.start, range.end));
     let mut joined: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
     for range in sorted {
         match joined.last_mut() {

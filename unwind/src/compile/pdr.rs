@@ -47,7 +47,7 @@ fn records(arch: Arch, bytes: &[u8]) -> Vec<Record> {
         }
     };
     let mut records: Vec<Record> = records.iter().enumerate().map(parse).collect();
-    records.sort_by_key(|record| (record.address, record.offset));
+    records.sort_by_cached_key(|record| (record.address, record.offset));
     records.dedup_by_key(|record| record.address);
     records
 }
@@ -61,7 +61,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     // No function begins elsewhere; one of damage would end the one before it.
     starts.retain(|(address, _)| address.is_multiple_of(4));
     // The record first, where there is one.
-    starts.sort_by_key(|(address, record)| (*address, record.is_none()));
+    starts.sort_by_cached_key(|(address, record)| (*address, u64::from(record.is_none())));
     starts.dedup_by_key(|(address, _)| *address);
     let ends = starts.iter().skip(1).map(|(next, _)| *next).chain([u64::MAX]);
     for ((address, record), end) in starts.iter().zip(ends) {

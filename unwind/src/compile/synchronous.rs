@@ -13,7 +13,7 @@ use super::functions::{self, Followed, Set, Starts, Step};
 use super::layout::{Layout, Place};
 use super::mips;
 use super::pdr;
-use super::pieces::{Origin, Piece};
+use super::pieces::{self, Origin, Piece};
 use super::rules::Rules;
 use super::{Compiler, Input};
 use crate::arch::{Arch, Machine};
@@ -34,7 +34,7 @@ pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         return;
     }
     let Compiler { pieces, rules, .. } = compiler;
-    pieces.sort_by_key(Piece::start);
+    pieces::sort(pieces);
     let mut completed: Vec<(Range<u64>, FunctionRules, Origin)> = Vec::new();
     for entry in pieces.chunk_by_mut(|one, next| one.origin == next.origin && one.end() == next.start()) {
         let Some((range, rules, origin)) = of_entry(input, entry, rules) else { continue };
@@ -50,7 +50,7 @@ pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     for (range, rules, origin) in completed {
         compiler.add(core::slice::from_ref(&range), &rules, origin);
     }
-    compiler.pieces.sort_by_key(Piece::start);
+    pieces::sort(&mut compiler.pieces);
 }
 
 /// The rules of an entry's function, if they are not only those that it gives.

@@ -55,7 +55,7 @@ fn entries((address, section): (u64, &[u8])) -> Vec<Entry> {
         Entry { offset, start: start & !1, set, description: word(1), place: place.wrapping_add(4) }
     };
     let mut entries: Vec<Entry> = entries.iter().enumerate().map(read).collect();
-    entries.sort_by_key(|entry| (entry.start, entry.offset));
+    entries.sort_by_cached_key(|entry| (entry.start, entry.offset));
     entries.dedup_by_key(|entry| entry.start);
     entries
 }

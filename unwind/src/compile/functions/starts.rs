@@ -10,7 +10,6 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::ops::Range;
 
 use super::follow::{Followed, MOST_TURNS_PER_BYTE, Signs};
@@ -267,7 +266,7 @@ impl<'i> Places<'i> {
     fn of(input: &Input<'i>) -> Self {
         let mut sections = input.code.to_vec();
         // Of sections over each other the first counts.
-        sections.sort_by_key(|(start, code)| (*start, Reverse(code.len())));
+        sections.sort_by_cached_key(|(start, code)| (*start, u64::MAX - code.len() as u64));
         let mut end = 0;
         sections.retain(|(start, code)| {
             let is_free = *start >= end;
@@ -275,7 +274,7 @@ impl<'i> Places<'i> {
             is_free
         });
         let mut sections = once(sections);
-        sections.sort_by_key(|(start, _)| *start);
+        sections.sort_by_cached_key(|(start, _)| (*start, 0_u64));
         let section = |(start, code): (u64, &'i [u8])| Section { start, code, signs: vec![0; code.len().div_ceil(2)] };
         Self { sections: sections.into_iter().map(section).collect() }
     }
@@ -306,7 +305,7 @@ impl<'i> Places<'i> {
 
 /// Of parts of a file each byte once: a header of 40 bytes can name all of it, and there may be thousands of headers.
 fn once(mut parts: Vec<(u64, &[u8])>) -> Vec<(u64, &[u8])> {
-    parts.sort_by_key(|(_, bytes)| bytes.as_ptr() as usize);
+    parts.sort_by_cached_key(|(_, bytes)| (bytes.as_ptr() as u64, 0_u64));
     let mut end = 0;
     let rest = parts.into_iter().map(|(start, bytes)| {
         let from = bytes.as_ptr() as usize;

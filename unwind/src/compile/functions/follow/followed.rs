@@ -1,6 +1,7 @@
 //! What came of following a function.
 
 use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 use super::super::pages::States;
 use crate::arch::Machine;
@@ -22,10 +23,10 @@ pub(in crate::compile) struct Followed {
     pub(super) states: States,
     pub(super) unit: usize,
     pub(super) machine: &'static Machine,
-    /// Where it calls to, and whether the other instruction set is there.
-    pub(in crate::compile::functions) callees: BTreeSet<(u64, bool)>,
+    /// Where it calls to by rising address, each once, and whether the other instruction set is there.
+    pub(in crate::compile::functions) callees: Vec<(u64, bool)>,
     /// Where it jumps to outside of itself with everything as a caller has it.
-    pub(in crate::compile::functions) tails: BTreeSet<u64>,
+    pub(in crate::compile::functions) tails: Vec<u64>,
     /// Words that it loads from among the code.
     pub(in crate::compile) literals: BTreeSet<u64>,
     /// What speaks for a function that begins here, and what against.

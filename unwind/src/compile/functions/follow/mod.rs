@@ -126,8 +126,9 @@ impl Followed {
             follower.cases();
         }
         let is_exhausted = follower.is_exhausted();
-        let Follower { states, callees, tails, literals, signs, conflicts, turns, .. } = follower;
-        let (callees, tails) = (callees.into_iter().collect(), tails.into_iter().collect());
+        let Follower { states, mut callees, tails, literals, signs, conflicts, turns, .. } = follower;
+        callees.sort_by_cached_key(|(address, exchanges)| (*address, u64::from(*exchanges)));
+        callees.dedup();
         Self { start, states, unit, machine, callees, tails, literals, signs, conflicts, turns, is_exhausted }
     }
 }
