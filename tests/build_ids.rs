@@ -1,9 +1,11 @@
 //! The build-ids in a bundle's index are those that elfutils and binutils read from the files.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::program::{compile_c, symseal, symseal_path, tool};
+use crate::program::{RunningServer, compile_c, symseal, symseal_path, tool};
 
 const SOURCE: &str = "int main(void) { return 0; }\n";
 
@@ -68,7 +70,7 @@ fn the_index_has_the_build_ids_that_other_tools_read() {
 }
 
 #[test]
-fn tables_of_a_build_and_of_its_bundle_say_alike_what_an_id_is_made_of_and_whose_code_has_lines() {
+fn a_build_and_its_bundle_and_the_servers_page_say_alike_what_an_id_is_made_of_and_whose_code_has_lines() {
     let dir = tempfile::tempdir().expect("tempdir");
     let at = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
     let Some(_) = compile_c(dir.path(), "without_id", SOURCE, &["-g", "-Wl,--build-id=none"]) else { return };
@@ -99,4 +101,20 @@ fn tables_of_a_build_and_of_its_bundle_say_alike_what_an_id_is_made_of_and_whose
     let modules = index["linux"].as_object().expect("modules").values();
     let lines_of: Vec<&serde_json::Value> = modules.filter_map(|module| module.get("lines_of")).collect();
     assert_eq!(lines_of, ["parts"]);
+
+    let server = RunningServer::start(&dir.path().join("data"));
+    symseal(["bundle", "push", &bundle, &format!("{}/n:1", server.address)]).ok();
+    let layout = std::fs::read(dir.path().join("bundle/index.json")).expect("an index");
+    let layout: serde_json::Value = serde_json::from_slice(&layout).expect("JSON");
+    let page = page(&server, &format!("/bundles/{}", layout["manifests"][0]["digest"].as_str().expect("a digest")));
+    assert_eq!(page.matches("<td>full, lines of parts alone</td>").count(), 1, "{page}");
+}
+
+/// What the server answers, with its head.
+fn page(server: &RunningServer, path: &str) -> String {
+    let mut stream = TcpStream::connect(&server.address).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address).expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("text");
+    text
 }

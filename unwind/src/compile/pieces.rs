@@ -72,9 +72,9 @@ impl Origin {
 pub(super) struct Claims<'a> {
     /// Sorted, without overlap.
     text: &'a [Range<u64>],
-    /// Start to end; touching ranges are joined, so that a claim over many small ones stays cheap.
+    /// Start to end; ranges of the map that touch are joined, so that a claim over many small ones stays cheap.
     taken: BTreeMap<u64, u64>,
-    /// Higher ones by rising address, which are not in the map yet: entries come in that order, and most begin behind all others.
+    /// Others by rising address, which are not in the map yet: entries come in that order, and most begin behind all others.
     rising: Vec<Range<u64>>,
     /// The highest of all.
     last: Range<u64>,
@@ -104,7 +104,6 @@ impl<'a> Claims<'a> {
     #[cfg(feature = "compile")]
     pub(super) fn free(&self) -> Vec<Range<u64>> {
         let last = Some((self.last.start, self.last.end)).filter(|(start, end)| start < end);
-        // Rising ones lie above all others, and the highest above these.
         let taken = self.taken.iter().map(|(start, end)| (*start, *end));
         let mut taken: Vec<(u64, u64)> =
             taken.chain(self.rising.iter().map(|range| (range.start, range.end))).chain(last).collect();
@@ -149,8 +148,9 @@ impl<'a> Claims<'a> {
             self.rising.extend((!last.is_empty()).then_some(last));
             return claimed.push(part);
         }
-        // Start-up code comes last, and lies below all others.
-        if part.end < self.rising.first().unwrap_or(&self.last).start {
+        // What comes last lies between others, as start-up code and code without call frame information do: the others need not be in the map for that.
+        let at = self.rising.partition_point(|range| range.end <= part.start);
+        if part.end <= self.rising.get(at).unwrap_or(&self.last).start {
             return self.take_among(part, claimed);
         }
         for range in self.rising.drain(..).chain([self.last.clone()]).filter(|range| !range.is_empty()) {

@@ -157,7 +157,7 @@ fn modules(rows: &[Row<'_>], repository: &str) -> Markup {
                 td { (module.name) }
                 td { code { (id) } }
                 td { (platform) " " (module.arch) }
-                td { (debug_info(module.debug_info)) }
+                td { (debug_info(module.debug_info)) @if let Some(others) = module.lines_of { ", " (others.words()) } }
                 td .number { (count(module.statistics.functions)) }
                 td .number { (covered(module)) }
                 td .files { @for (at, file) in module.files.iter().enumerate() {

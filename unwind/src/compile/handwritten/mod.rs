@@ -52,6 +52,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     }
     for (start, failed) in search.failed.iter().filter(|(_, failed)| failed.is_told()) {
         let end = code.gap(*start).map_or(*start, |gap| gap.end());
+        let end = search.next_start(*start).map_or(end, |next| end.min(next));
         report.count_unfollowed(Some(*start..end), failed.reason);
     }
     if search.is_exhausted() {

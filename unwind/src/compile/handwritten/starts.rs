@@ -6,7 +6,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Bound, Range};
 
 use super::code::{Code, Gap};
 use super::follow::{Called, Callees, EXHAUSTED, Followed, Lead, Tables};
@@ -24,6 +24,8 @@ const TURNS_PER_BYTE: u64 = 48;
 const TURNS_TO_BEGIN: u64 = 32;
 /// Other code is looked through for calls if it is no larger than so many times the code that nothing speaks for.
 const WORTH_READING: u64 = 64;
+/// Data is looked through for pointers if it is no larger than so many times that code. A library of 110 MB with 59 MB of data has 18 kB of such code.
+const WORTH_SEARCHING: u64 = 1024;
 /// Code that nothing speaks for of so many bytes is in every program: what compilers begin and end with.
 const USUAL: u64 = 256;
 /// Jumps by tables in one function.
@@ -106,6 +108,14 @@ impl<'s, 'i> Search<'s, 'i> {
         }
     }
 
+    /// Where the next function begins behind `start`, followed or not.
+    pub(super) fn next_start(&self, start: u64) -> Option<u64> {
+        let behind = (Bound::Excluded(start), Bound::Unbounded);
+        let followed = self.proven.range(behind).next().map(|(start, _)| *start);
+        let failed = self.failed.range(behind).find(|(_, failed)| failed.is_told()).map(|(start, _)| *start);
+        followed.into_iter().chain(failed).min()
+    }
+
     pub(super) fn is_exhausted(&self) -> bool {
         self.turns == 0
     }
@@ -122,9 +132,12 @@ impl<'s, 'i> Search<'s, 'i> {
         for address in input.functions {
             self.note(*address, Trust::Named);
         }
-        self.words(input);
-        let known: u64 = pieces.iter().map(|piece| piece.end() - piece.start()).sum();
         let unknown = self.code.bytes();
+        let data: u64 = data(input).map(|(_, bytes)| bytes.len() as u64).sum();
+        if data / WORTH_SEARCHING <= unknown {
+            self.words(input);
+        }
+        let known: u64 = pieces.iter().map(|piece| piece.end() - piece.start()).sum();
         if unknown > USUAL && known / WORTH_READING <= unknown {
             for piece in pieces {
                 self.other_code(input, piece);
@@ -137,14 +150,12 @@ impl<'s, 'i> Search<'s, 'i> {
         const WORD: usize = 8;
         let (Some(first), Some(last)) = (self.code.gaps.first(), self.code.gaps.last()) else { return };
         let span = first.start..last.end();
-        for (start, bytes) in input.loaded {
-            if input.code.iter().any(|(code, _)| code == start) {
-                continue;
-            }
+        let alignment = Arch::X86_64.machine().function_alignment;
+        for (start, bytes) in data(input) {
             let skipped = start.wrapping_neg() as usize % WORD;
             for word in bytes.get(skipped..).unwrap_or_default().as_chunks::<WORD>().0 {
                 let value = u64::from_le_bytes(*word);
-                if span.contains(&value) && value.is_multiple_of(Arch::X86_64.machine().function_alignment) {
+                if span.contains(&value) && value.is_multiple_of(alignment) {
                     self.note(value, Trust::Pointed);
                 }
             }
@@ -318,6 +329,11 @@ impl<'s, 'i> Search<'s, 'i> {
 }
 
 const NO_FUNCTION: &str = "what begins there does not end as functions do";
+
+/// What is loaded and no code.
+fn data<'i>(input: &Input<'i>) -> impl Iterator<Item = (u64, &'i [u8])> {
+    input.loaded.iter().copied().filter(|(start, _)| input.code.iter().all(|(code, _)| code != start))
+}
 
 impl Callees for Search<'_, '_> {
     fn spend(&mut self, turns: u64) -> Result<(), &'static str> {

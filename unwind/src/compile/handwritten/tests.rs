@@ -86,6 +86,15 @@ fn what_does_not_end_as_functions_do_has_no_rule() {
 }
 
 #[test]
+fn what_could_not_be_followed_reaches_to_the_next_function() {
+    // pop rax; jmp rax | mov rsp, [rdi]; ret | ret
+    let code = [0x58, 0xff, 0xe0, 0x48, 0x8b, 0x27, 0xc3, 0xc3];
+    let (_, report) = rules(&code, &[0, 3, 7], &[]);
+    let ranges: Vec<_> = report.unfollowed_functions.iter().map(|one| one.range.clone()).collect();
+    assert_eq!(ranges, [START..START + 3, START + 3..START + 7]);
+}
+
+#[test]
 fn what_a_pointer_leads_to_is_held_to_how_it_ends() {
     // A function that pops what is not its own; behind padding one that makes a frame.
     let code = [&[0x5b, 0xc3][..], &[0x90; 14], &[0x53, 0x5b, 0xc3]].concat();
