@@ -61,6 +61,14 @@ fn wrong_register(process: &Process, tracee: &Tracee, frame: &Frame, now: [u64; 
     (0..KEPT.len()).find(|at| is_wrong(*at)).map(|at| KEPT[at])
 }
 
+/// Whether the last frame has no frame pointer because the rule of one before it says that it is not known: a register that is told to be unknown is none that is wrong.
+fn is_told_unknown(process: &Process, frames: &[Frame]) -> bool {
+    let Some((caller, frames)) = frames.split_last() else { return false };
+    let has_lost =
+        |frame: &Frame| process.modules.rule(frame).is_some_and(|(rule, _)| rule.frame_pointer() == Saved::Unknown);
+    caller.fp == 0 && frames.iter().any(has_lost)
+}
+
 fn run(program: &Path, argument: &str) -> Result<Seen, Error> {
     let tracee = Tracee::start(program, argument)?;
     tracee.run_to(tracee.entry()?)?;
@@ -91,10 +99,8 @@ fn run(program: &Path, argument: &str) -> Result<Seen, Error> {
             let name = process.name(&running);
             *seen.files.entry(name.split(' ').next().unwrap_or_default().to_owned()).or_default() += 1;
             let differs = score.count(&expected, found);
-            // A register that is not known is none that is wrong.
-            let is_unknown = |at: usize| found.get(at + 1).is_some_and(|caller| caller.fp == 0);
             if let Some(("frame pointer", at)) = differs
-                && is_unknown(at)
+                && is_told_unknown(&process, found.get(..=at + 1).unwrap_or_default())
             {
                 seen.unknown += 1;
             } else if let Some((what, at)) = differs {
@@ -241,7 +247,8 @@ fn visit(program: &Path, argument: &str) -> Result<(Seen, usize), Error> {
                 let found = frames.get(..walk.frames).unwrap_or_default();
                 let name = found.first().map(|frame| process.name(frame)).unwrap_or_default();
                 *seen.files.entry(name.split(' ').next().unwrap_or_default().to_owned()).or_default() += 1;
-                let is_right = matches!(found, [first, second, ..] if (first.cfa.0, second.pc.0) == (slot + 8, pc) && [fp, 0].contains(&second.fp));
+                let is_right = matches!(found, [first, second, ..]
+                    if (first.cfa.0, second.pc.0) == (slot + 8, pc) && (second.fp == fp || is_told_unknown(&process, &found[..2])));
                 seen.unknown += usize::from(found.get(1).is_some_and(|caller| caller.fp != fp));
                 if !is_right {
                     *seen.wrong.entry(format!("{name}: {}", walk.stop)).or_default() += 1;
