@@ -14,7 +14,7 @@ use crate::blobs::{BlobDigest, BlobDirectory};
 use crate::debug_files::{Candidate, FileKind, Key, NewBundle};
 use crate::ids::BundleEntry;
 use crate::ingest::breakpad_ids;
-use crate::repositories::{Manifest, Repository};
+use crate::repositories::{Manifest, Reference, Repository};
 use crate::store::BundleRow;
 
 /// A bundle whose every part is here and consistent.
@@ -84,6 +84,7 @@ pub(crate) fn check_bundle(
     repository: &Repository,
     blobs: &BlobDirectory,
 ) -> Result<CheckedBundle, RefusedBundle> {
+    check_children(bytes, repository)?;
     let (index, index_json) = read_index(bytes, blobs)?;
     let layers = layers(bytes, blobs)?;
     let digests: Vec<BlobDigest> = index.files().map(|file| BlobDigest::from(file.sha256)).collect();
@@ -116,6 +117,19 @@ pub(crate) fn check_bundle(
         }
     }
     Ok(checked(digest, bytes, &index, index_json))
+}
+
+/// What a bundle's image index names came into the repository as manifests, when it was seen that the repository has what they name: bytes that are no more than
+/// a blob there could name any blob of the store.
+fn check_children(bytes: &[u8], repository: &Repository) -> Result<(), RefusedBundle> {
+    let form = |problem: String| RefusedBundle::Form { what: "image index", problem };
+    let image_index = ImageIndex::parse(bytes).map_err(|error| form(error.to_string()))?;
+    for child in &image_index.manifests {
+        if repository.manifest(&Reference::Digest(child.digest.into())).is_none() {
+            return Err(form(format!("{} is no manifest of the repository: push it as one first", child.digest)));
+        }
+    }
+    Ok(())
 }
 
 /// Reads a bundle that was checked when it was published. Blocks.

@@ -13,7 +13,7 @@ use super::canonical;
 use crate::blobs::{BlobDirectory, OpenBlob};
 use crate::debug_files::Scope;
 use crate::http::ByteRange;
-use crate::repositories::{Reference, Repositories};
+use crate::repositories::{Reference, Repositories, Repository, RepositoryName};
 
 /// Bytes of tables, as JSON, that are kept in memory; beyond that the memory starts anew.
 const REMEMBERED: u64 = 64 << 20;
@@ -36,8 +36,39 @@ pub(crate) struct SourceTables {
 
 #[derive(Debug, Default)]
 struct Tables {
-    known: HashMap<Digest, Arc<Table>>,
+    /// By their manifests.
+    known: HashMap<Digest, Kept>,
     bytes: u64,
+}
+
+/// A table, and the blob that it is.
+#[derive(Debug, Clone)]
+struct Kept {
+    digest: Digest,
+    table: Arc<Table>,
+}
+
+/// The repositories that hold a sources artifact and that the caller may read. What a table names may be any blob of the store: nothing is given but what one of these gives by
+/// its digest as well.
+struct Holders(Vec<Arc<Repository>>);
+
+impl Holders {
+    fn of(repositories: &Repositories, asking: &Scope, artifact: &Digest) -> Self {
+        let wanted = Reference::Digest((*artifact).into());
+        let holds = |(name, repository): &(RepositoryName, Arc<Repository>)| {
+            asking.may_read(name) && repository.manifest(&wanted).is_some()
+        };
+        Self(repositories.named().into_iter().filter(holds).map(|(_, repository)| repository).collect())
+    }
+
+    fn give_manifest(&self, digest: &Digest) -> bool {
+        let wanted = Reference::Digest((*digest).into());
+        self.0.iter().any(|repository| repository.manifest(&wanted).is_some())
+    }
+
+    fn give_blob(&self, digest: &Digest) -> bool {
+        self.0.iter().any(|repository| repository.gives_blob(&(*digest).into()))
+    }
 }
 
 /// A table, and what its own order does not find.
@@ -61,18 +92,20 @@ impl SourceTables {
         sources: &Digest,
         path: &str,
     ) -> io::Result<Option<FoundSource>> {
-        let wanted = Reference::Digest((*sources).into());
-        let is_here = repositories
-            .list()
-            .iter()
-            .any(|(name, repository)| asking.may_read(name) && repository.manifest(&wanted).is_some());
-        if !is_here {
+        let holders = Holders::of(repositories, asking, sources);
+        if holders.0.is_empty() {
             return Ok(None);
         }
         let bytes = blobs.read(&(*sources).into(), oci::MAX_MANIFEST_BYTES)?;
         let mut found: Option<(Arc<Table>, u32)> = None;
         for manifest in sources::manifests(sources, &bytes).map_err(invalid)? {
-            let Some(table) = self.open(blobs, &manifest.digest)? else { continue };
+            if !holders.give_manifest(&manifest.digest) {
+                continue;
+            }
+            let Some(Kept { digest, table }) = self.open(blobs, &manifest.digest)? else { continue };
+            if !holders.give_blob(&digest) {
+                continue;
+            }
             for at in table.places(path) {
                 let sha256 = |table: &Table, at| table.entry(at).map(|file| file.sha256);
                 match &found {
@@ -83,13 +116,15 @@ impl SourceTables {
             }
         }
         let Some((table, at)) = found else { return Ok(None) };
-        table.read(blobs, at).map(Some)
+        let is_given =
+            table.entry(at).and_then(|file| table.pack(file)).is_some_and(|pack| holders.give_blob(&pack.sha256));
+        if is_given { table.read(blobs, at).map(Some) } else { Ok(None) }
     }
 
     /// The table of one manifest; none when that is not here.
-    fn open(&self, blobs: &BlobDirectory, manifest: &Digest) -> io::Result<Option<Arc<Table>>> {
+    fn open(&self, blobs: &BlobDirectory, manifest: &Digest) -> io::Result<Option<Kept>> {
         if let Some(known) = self.tables.lock().unwrap_or_else(PoisonError::into_inner).known.get(manifest) {
-            return Ok(Some(Arc::clone(known)));
+            return Ok(Some(known.clone()));
         }
         let bytes = blobs.read(&(*manifest).into(), oci::MAX_MANIFEST_BYTES)?;
         let parsed = Manifest::parse(&bytes).map_err(invalid)?;
@@ -103,8 +138,9 @@ impl SourceTables {
             *tables = Tables::default();
         }
         tables.bytes = tables.bytes.saturating_add(json.len() as u64);
-        tables.known.insert(*manifest, Arc::clone(&table));
-        Ok(Some(table))
+        let kept = Kept { digest: layer.digest, table };
+        tables.known.insert(*manifest, kept.clone());
+        Ok(Some(kept))
     }
 }
 

@@ -11,6 +11,7 @@ mod described;
 mod federated_names;
 mod federation;
 mod few_files;
+mod foreign_blobs;
 mod hard_links;
 mod heads;
 mod kinds_from_upstreams;

@@ -12,6 +12,7 @@ use symseal_module::DebugId;
 use super::ApiError;
 use crate::access::Caller;
 use crate::app::App;
+use crate::blobs::BlobDigest;
 use crate::debug_files::{Bundle, Key, Scope};
 use crate::http::form_values;
 use crate::repositories::RepositoryName;
@@ -45,6 +46,11 @@ pub(crate) async fn get(
     let readable: Vec<&str> = repositories.filter(|name| caller.may_read(name)).map(RepositoryName::as_str).collect();
     if readable.is_empty() && !caller.may_read_all() {
         return Err(unknown());
+    }
+    // It is a part of the answer.
+    let index = known.as_ref().map(|known| BlobDigest::from_sha256(known.bundle.entry.symbol_index));
+    if let Some(gone) = index.and_then(|index| app.taken_down.get(&index)) {
+        return Err(ApiError::new(StatusCode::GONE, "taken-down", gone));
     }
     let text = body(bundle, known.as_ref(), &readable).into_bytes();
     Ok(([(header::CONTENT_TYPE, content_type)], app.memory.answer(text)?).into_response())

@@ -40,6 +40,10 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, path: &str) -> Optio
             match in_bundle(&shared, &asking, bundle, &wanted) {
                 // What it lies in was taken down: another bundle may have the file elsewhere.
                 Err(error) if NotGiven::is_why(&error) => {}
+                // What was pushed is no table, or not of the pack that it names, and will be none at another time: whoever pushes that has no say in what others have.
+                Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+                    tracing::warn!(%bundle, path = wanted, %error, "the sources of a bundle cannot be used");
+                }
                 Err(error) => return Err(error),
                 Ok(None) => {}
                 Ok(Some(found)) => return Ok(Some(Found::Packed(found))),

@@ -46,6 +46,11 @@ pub(super) fn page(
     let parsed: BlobDigest = digest.parse().map_err(|_| unknown())?;
     let known = app.debug_files.bundle(&parsed).ok_or_else(unknown)?;
     let release = FoundRelease::of(app, caller, parsed, &known).ok_or_else(unknown)?;
+    let index = BlobDigest::from_sha256(known.entry.symbol_index);
+    if let Some(note) = app.taken_down.get(&index).and_then(|gone| gone.told) {
+        let text = format!("Its symbol index was taken down on {}: {}", note.at, note.reason);
+        return Err(problem(StatusCode::GONE, UP, "A part of this bundle was taken down", &text));
+    }
     let content = if release.is_loose { loose(app, &release) } else { bundle(app, &release, (filter, number), url)? };
     Ok(layout::page(UP, &release.title(), "", &content))
 }

@@ -142,7 +142,10 @@ fn id_text(guid: [u8; 16], age: u32) -> String {
 }
 
 async fn symbol_file(app: &App, method: &Method, request: &HeaderMap, table: Candidate, id: String) -> Response {
-    let key = CacheKey::of(&format!("sym {FORM} {} {} {id}", table.bundle, table.digest));
+    // It is made of more than the table: what was made before something was taken down is made anew.
+    let gone = app.taken_down.all();
+    let gone = gone.keys().fold(String::new(), |gone, digest| gone + " " + digest.hex());
+    let key = CacheKey::of(&format!("sym {FORM} {} {} {id}{gone}", table.bundle, table.digest));
     let (blobs, limit) = (Arc::clone(&app.blobs), app.cache.capacity() / 2);
     let made = app.cache.make((&app.pool, &app.making), key, move |file| make(&blobs, &table, id, file, limit)).await;
     answered(app, (method, request), made, BY_ID)
