@@ -210,6 +210,13 @@ impl State {
         match effect {
             Effect::Push(register) => self.push(register.and_then(|register| self.register(register))),
             Effect::Pop(register) => self.pop(register),
+            Effect::PopInto(to) => {
+                let value = self.sp().and_then(|sp| self.load(sp));
+                self.pop(None);
+                if let Some(at) = self.address(to) {
+                    self.store(at, value);
+                }
+            }
             Effect::Set { to, from, bytes } => self.set(to, self.register(from).and_then(|value| value.plus(bytes))),
             Effect::Load { to, from } => self.set(to, self.address(from).and_then(|at| self.load(at))),
             Effect::Store { from, to } => {

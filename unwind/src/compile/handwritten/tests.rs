@@ -48,11 +48,18 @@ fn a_frame_by_lea_and_another_by_leave_are_followed() {
     // push rbx; lea rsp, [rsp-32]; xor ebx, ebx; lea rsp, [rsp+32]; pop rbx; ret
     let code = [0x53, 0x48, 0x8d, 0x64, 0x24, 0xe0, 0x31, 0xdb, 0x48, 0x8d, 0x64, 0x24, 0x20, 0x5b, 0xc3];
     let pushed = "CFA = rsp+16; RA = [CFA-8]";
-    check(&code, &[0], &[(0, ENTERED), (1, pushed), (6, "CFA = rsp+48; RA = [CFA-8]"), (13, pushed), (14, ENTERED)]);
+    // Only where rbx is another its slot counts.
+    let deep = "CFA = rsp+48; RA = [CFA-8]";
+    let expected = [(0, ENTERED), (1, pushed), (6, deep), (8, deep), (13, pushed), (14, ENTERED)];
+    check(&code, &[0], &expected);
     // push rbp; mov rbp, rsp; and rsp, -64; leave; ret
     let code = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xe4, 0xc0, 0xc9, 0xc3];
-    let by_rsp = "CFA = rsp+16; RA = [CFA-8]; rbp = [CFA-16]";
-    check(&code, &[0], &[(0, ENTERED), (1, by_rsp), (8, "CFA = rbp+16; RA = [CFA-8]; rbp = [CFA-16]"), (9, ENTERED)]);
+    let saved = "CFA = rsp+16; RA = [CFA-8]; rbp = [CFA-16]";
+    check(
+        &code,
+        &[0],
+        &[(0, ENTERED), (1, pushed), (4, saved), (8, "CFA = rbp+16; RA = [CFA-8]; rbp = [CFA-16]"), (9, ENTERED)],
+    );
 }
 
 #[test]
@@ -125,4 +132,38 @@ fn functions_that_overlap_are_not_followed_for_ever() {
     let symbols: Vec<u64> = (0..1 << 14).collect();
     let (_, report) = rules(&code, &symbols, &[]);
     assert!(report.unfollowed.contains_key(super::EXHAUSTED), "{:?}", report.unfollowed);
+}
+
+#[test]
+fn a_register_that_is_unchanged_is_not_read_from_a_slot() {
+    // push rbp; call *rax; pop rcx; ret: rbp is an argument, which belongs to what is called
+    check(&[0x55, 0xff, 0xd0, 0x59, 0xc3], &[0], &[(0, ENTERED), (1, "CFA = rsp+16; RA = [CFA-8]"), (4, ENTERED)]);
+}
+
+#[test]
+fn pushes_and_pops_of_memory_count_what_they_move() {
+    for code in [
+        // pushw (%rdi); nop; popw (%rsi); ret
+        &[0x66, 0xff, 0x37, 0x90, 0x66, 0x8f, 0x06, 0xc3][..],
+        // push %rdi; pop (%rsp); ret: another return address
+        &[0x57, 0x8f, 0x04, 0x24, 0xc3],
+        // push %rbx; xor %ebx, %ebx; push %rdi; pop (%rsp); pop %rbx; ret: the saved register is written over
+        &[0x53, 0x31, 0xdb, 0x57, 0x8f, 0x04, 0x24, 0x5b, 0xc3],
+    ] {
+        let (found, _) = rules(code, &[0], &[]);
+        assert_eq!(found.values().filter(|rule| *rule != "-").count(), 0, "{code:x?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_stack_pointer_in_a_register_that_is_written_is_lost() {
+    for code in [
+        // mov %rsp, %rcx; and $-32, %rsp; pcmpistri $0, %xmm0, %xmm1; mov %rcx, %rsp; ret
+        &[0x48, 0x89, 0xe1, 0x48, 0x83, 0xe4, 0xe0, 0x66, 0x0f, 0x3a, 0x63, 0xc8, 0, 0x48, 0x89, 0xcc, 0xc3][..],
+        // mov %rsp, %rax; and $-32, %rsp; mov %cl, %ah; mov %rax, %rsp; ret
+        &[0x48, 0x89, 0xe0, 0x48, 0x83, 0xe4, 0xe0, 0x88, 0xcc, 0x48, 0x89, 0xc4, 0xc3],
+    ] {
+        let (found, _) = rules(code, &[0], &[]);
+        assert_eq!(found.values().filter(|rule| *rule != "-").count(), 0, "{code:x?}: {found:?}");
+    }
 }
