@@ -47,7 +47,7 @@ impl Value {
 }
 
 /// What the caller has at the stack pointer: the program counter has no number among the registers.
-const RETURN_ADDRESS: Value = Value { base: Base::Entry(16), offset: 0 };
+pub(in super::super) const RETURN_ADDRESS: Value = Value { base: Base::Entry(16), offset: 0 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct State {
@@ -78,6 +78,11 @@ impl State {
     pub(in super::super) fn has_return_address(&self) -> bool {
         let is_above = self.sp().is_some_and(|sp| sp.base == Base::Cfa && sp.offset > -WORD);
         !is_above && self.load(Value::at_cfa(-WORD)) == Some(RETURN_ADDRESS)
+    }
+
+    /// Bytes of memory that it takes.
+    pub(in super::super) fn size(&self) -> usize {
+        size_of::<Self>() + self.memory.capacity() * size_of::<(Value, Value)>()
     }
 
     /// Behind a call of a function that writes these registers, and below the stack pointer what it likes.
