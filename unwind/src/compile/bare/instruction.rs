@@ -27,6 +27,8 @@ pub(in super::super) enum Effect {
     /// Of a register, or of what is no register.
     Push(Option<u8>),
     Pop(Option<u8>),
+    /// Into memory, which is counted from the stack pointer behind the pop.
+    PopInto(Address),
     /// mov, lea and add of constants: `to` becomes `from` plus so many bytes.
     Set {
         to: u8,
@@ -95,7 +97,7 @@ impl Instruction {
     /// The registers that are others behind it.
     pub(in super::super) fn written(&self) -> u16 {
         match self.effect {
-            Effect::Push(_) => mask(RSP),
+            Effect::Push(_) | Effect::PopInto(_) => mask(RSP),
             Effect::Pop(register) => mask(RSP) | register.map_or(0, mask),
             Effect::Leave => mask(RSP) | mask(RBP),
             Effect::Set { to, .. }
@@ -121,11 +123,15 @@ pub(in super::super) const fn mask(register: u8) -> u16 {
 
 const NOTHING: Effect = Effect::Write { registers: 0, memory: None };
 const ALL: u16 = u16::MAX;
+/// Bytes that `xsave` writes, at most: the processor tells how many.
+const PROCESSOR_STATE: i64 = 1 << 14;
 
 /// The operands that ModRM names.
 #[derive(Clone, Copy)]
 struct Operands {
     register: u8,
+    /// The three bits of it that are a part of some opcodes.
+    field: u8,
     /// The other one, if it is a register.
     other: Option<u8>,
     /// The same, if it is memory at a known distance from a register.
@@ -134,6 +140,20 @@ struct Operands {
     table: Option<Address>,
     /// Bytes from the instruction's end, if it is counted from there.
     near: Option<i64>,
+}
+
+impl Operands {
+    /// Of single bytes: without REX those of the numbers 4 to 7 are the second ones of the first four registers.
+    fn of_bytes(self, rex: u8) -> Self {
+        let whole = |register: u8| if rex == 0 { register & 3 } else { register };
+        Self { register: whole(self.register), other: self.other.map(whole), ..self }
+    }
+}
+
+/// Whether both operands of an opcode of one byte are single bytes.
+fn is_of_bytes(opcode: u8) -> bool {
+    let has_sizes = matches!(opcode, 0x00..=0x3f | 0x80..=0x8b | 0xc0..=0xc1 | 0xc6..=0xc7 | 0xd0..=0xd3 | 0xf6..=0xf7 | 0xfe..=0xff);
+    has_sizes && opcode & 1 == 0
 }
 
 /// The prefixes that count: REX, or what VEX, EVEX say in its place.
@@ -160,7 +180,10 @@ pub(in super::super) fn decode(code: &[u8]) -> Option<Instruction> {
 /// What an instruction may write of which nothing else is known: the stack pointer only if it is a push, a pop, or `enter`.
 fn unknown(code: &[u8], parts: &Parts) -> u16 {
     match code.get(parts.opcode..).unwrap_or_default() {
-        [0x50..=0x5f | 0x68 | 0x6a | 0x9c | 0x9d | 0xc8, ..] | [0x0f, 0xa0 | 0xa1 | 0xa8 | 0xa9, ..] => ALL,
+        [0x50..=0x5f | 0x68 | 0x6a | 0x8f | 0x9c | 0x9d | 0xc8 | 0xc9, ..] | [0x0f, 0xa0 | 0xa1 | 0xa8 | 0xa9, ..] => {
+            ALL
+        }
+        [0xff, modrm, ..] if modrm >> 3 & 7 == 6 => ALL,
         _ => ALL & !mask(RSP),
     }
 }
@@ -228,10 +251,11 @@ fn prefixes(code: &[u8], parts: &Parts) -> Prefixes {
 fn operands(code: &[u8], parts: &Parts, rex: u8) -> Option<Operands> {
     let [modrm, rest @ ..] = code.get(parts.modrm?..)? else { return None };
     let (mode, rm) = (modrm >> 6, modrm & 7);
-    let register = modrm >> 3 & 7 | (rex & 4) << 1;
+    let field = modrm >> 3 & 7;
+    let register = field | (rex & 4) << 1;
     if mode == 3 {
         let other = Some(rm | (rex & 1) << 3);
-        return Some(Operands { register, other, memory: None, table: None, near: None });
+        return Some(Operands { register, field, other, memory: None, table: None, near: None });
     }
     let has_segment = code.iter().take(parts.opcode).any(|byte| matches!(byte, 0x64 | 0x65 | 0x67));
     let (base, rest, is_indexed, scale) = match (rm, rest) {
@@ -252,6 +276,7 @@ fn operands(code: &[u8], parts: &Parts, rex: u8) -> Option<Operands> {
     let near = (mode == 0 && rm == 5 && !has_segment).then(|| rest.first_chunk()).flatten();
     Some(Operands {
         register,
+        field,
         other: None,
         memory: Some(address).filter(|_| has_base && !is_indexed),
         table: Some(address).filter(|_| has_base && is_indexed && scale == 2),
@@ -309,7 +334,8 @@ fn one_byte(
     let low = opcode & 7 | (rex & 1) << 3;
     let Some(named) = operands else {
         return match opcode {
-            0x50..=0x5f | 0x68 | 0x6a | 0x9c | 0x9d if is_narrow => None,
+            // Of two bytes.
+            0x50..=0x5f | 0x68 | 0x6a | 0x9c | 0x9d | 0xc9 if is_narrow => None,
             0x50..=0x57 => Some(Effect::Push(Some(low))),
             0x58..=0x5f => Some(Effect::Pop(Some(low))),
             0x68 | 0x6a | 0x9c => Some(Effect::Push(None)),
@@ -331,7 +357,8 @@ fn one_byte(
             _ => None,
         };
     };
-    let field = named.register & 7;
+    let named = if is_of_bytes(opcode) { named.of_bytes(rex) } else { named };
+    let field = named.field;
     let size = match opcode & 1 {
         0 => 1,
         _ if is_wide => 8,
@@ -380,19 +407,24 @@ fn one_byte(
             [map, _, 0x80..=0xff, ..] if map & 0x1f <= 9 => Some(NOTHING),
             _ => None,
         },
-        0x8f => Some(Effect::Pop(named.other)),
+        0x8f if is_narrow => None,
+        0x8f => Some(named.memory.map_or(Effect::Pop(named.other), Effect::PopInto)),
         0xf6 | 0xf7 => match field {
             0 | 1 => Some(NOTHING),
             2 | 3 => operand(named, size),
             _ => registers(mask(RAX) | mask(RDX)),
         },
         0xfe | 0xff if field < 2 => operand(named, size),
+        0xff if field == 6 && is_narrow => None,
         0xff if field == 6 => Some(Effect::Push(named.other)),
         0xff => Some(NOTHING),
         // Of the floating point unit: its status, or what is in memory.
-        0xd8..=0xdf => match named.other {
-            Some(_) => registers(mask(RAX)),
-            None => operand(named, 10),
+        0xd8..=0xdf => match (named.other, opcode, field) {
+            (Some(_), ..) => registers(mask(RAX)),
+            // fnstenv, fnsave
+            (_, 0xd9, 6) => operand(named, 28),
+            (_, 0xdd, 6) => operand(named, 108),
+            _ => operand(named, 10),
         },
         _ => None,
     }
@@ -414,25 +446,36 @@ fn two_bytes(opcode: u8, code: &[u8], parts: &Parts, rex: u8, operands: Option<O
     let by_register = registers(mask(named.register));
     let third = parts.modrm.and_then(|at| code.get(at.checked_sub(1)?)).copied().unwrap_or(0);
     let has_prefix = |prefix: u8| code.iter().take(parts.opcode).any(|byte| *byte == prefix);
+    // setcc, cmpxchg, xadd
+    let named = if matches!(opcode, 0x90..=0x9f | 0xb0 | 0xc0) { named.of_bytes(rex) } else { named };
     match opcode {
         // xgetbv
         0x01 if named.register == 2 && named.other == Some(0) => registers(mask(RAX) | mask(RDX)),
-        0x01 => registers(BY_ITSELF),
+        0x01 => operand_and(named, BY_ITSELF),
         // rdssp
         0x1e if has_prefix(0xf3) && named.register & 7 == 1 => operand(named, 0),
         // movq of vectors
         0x7e if has_prefix(0xf3) => Some(NOTHING),
+        // movbe, movdiri: stores where they are not crc32
+        0x38 if matches!(third, 0xf1 | 0xf6 | 0xf9) && !has_prefix(0xf2) => operand_and(named, mask(named.register)),
         0x38 if third >= 0xf0 => by_register,
         0x3a if matches!(third, 0x14..=0x17) => operand(named, 8),
+        // pcmpestrm, pcmpestri, pcmpistrm, pcmpistri
+        0x3a if matches!(third, 0x60..=0x63) => registers(mask(RCX)),
         0x38 | 0x3a => Some(NOTHING),
         0x2c | 0x2d | 0x40..=0x50 | 0xaf | 0xb6..=0xb8 | 0xbc..=0xbf | 0xc5 | 0xd7 => by_register,
         0x11 | 0x13 | 0x17 | 0x29 | 0x2b | 0x7f | 0xd6 | 0xe7 if named.other.is_some() => Some(NOTHING),
         0x11 | 0x13 | 0x17 | 0x29 | 0x2b | 0x7f | 0xc3 | 0xd6 | 0xe7 => operand(named, 16),
         0xb0 | 0xb1 => operand_and(named, mask(RAX)),
         0xc0 | 0xc1 => operand_and(named, mask(named.register)),
+        // xsavec, xsaves
+        0xc7 if matches!(named.field, 4 | 5) && named.memory.is_some() => operand(named, PROCESSOR_STATE),
         0xc7 => operand_and(named, mask(RAX) | mask(RDX)),
         0x7e => operand(named, 8),
         0x90..=0x9f => operand(named, 1),
+        // fxsave; xsave, xsaveopt
+        0xae if named.field == 0 && named.memory.is_some() => operand(named, 512),
+        0xae if matches!(named.field, 4 | 6) && named.memory.is_some() => operand(named, PROCESSOR_STATE),
         0xa4 | 0xa5 | 0xab..=0xad | 0xae | 0xb3 | 0xbb => operand(named, 8),
         0xba if named.register & 7 == 4 => Some(NOTHING),
         0xba => operand(named, 8),
@@ -454,9 +497,10 @@ fn vector(code: &[u8], parts: &Parts, prefixes: &Prefixes, map: u8, operands: Op
         (2, 0xf2 | 0xf5 | 0xf7) => registers(mask(named.register)),
         (2, 0xf3) => registers(mask(prefixes.third)),
         (2, 0xf6) => registers(mask(named.register) | mask(prefixes.third)),
+        (3, 0x60..=0x63) => registers(mask(RCX)),
         (1 | 5, 0x7e) | (3, 0x14..=0x17) => operand(named, 8),
         (1 | 5, 0x11 | 0x13 | 0x17 | 0x29 | 0x2b | 0x7f | 0x91 | 0xd6 | 0xe7)
-        | (2, 0x10..=0x15 | 0x20..=0x25 | 0x2e | 0x2f | 0x30..=0x35 | 0x8e)
+        | (2, 0x10..=0x15 | 0x20..=0x25 | 0x2e | 0x2f | 0x30..=0x35 | 0x63 | 0x8a | 0x8b | 0x8e)
         | (3, 0x19 | 0x1b | 0x1d | 0x39 | 0x3b)
             if named.other.is_none() =>
         {
@@ -512,6 +556,19 @@ mod tests {
         check(&[0xc4, 0x62, 0xbb, 0xf6, 0xc8], &[9, 8], None);
         check(&[0xc4, 0x43, 0x7b, 0xf0, 0xe8, 25], &[13], None);
         check(&[0x8f, 0xe8, 0x78, 0xc2, 0xc8, 7], &[], None);
+        // pcmpistri xmm1, xmm0, 0; vpcmpestrm xmm1, xmm0, 0
+        check(&[0x66, 0x0f, 0x3a, 0x63, 0xc8, 0], &[1], None);
+        check(&[0xc4, 0xe3, 0x79, 0x60, 0xc8, 0], &[1], None);
+        // xor ah, ah; mov bh, al; xor spl, spl; sete dh
+        check(&[0x30, 0xe4], &[0], None);
+        check(&[0x88, 0xc7], &[3], None);
+        check(&[0x40, 0x30, 0xe4], &[4], None);
+        check(&[0x0f, 0x94, 0xc6], &[2], None);
+        // movbe [rsp + 8], rax; crc32 eax, dword [rsp + 8]; fxsave [rsp + 8]; fnsave [rsp + 8]
+        check(&[0x48, 0x0f, 0x38, 0xf1, 0x44, 0x24, 8], &[0], Some((at(4, 8), 16)));
+        check(&[0xf2, 0x0f, 0x38, 0xf1, 0x44, 0x24, 8], &[0], None);
+        check(&[0x0f, 0xae, 0x44, 0x24, 8], &[], Some((at(4, 8), 512)));
+        check(&[0xdd, 0x74, 0x24, 8], &[], Some((at(4, 8), 108)));
     }
 
     #[test]
@@ -521,5 +578,10 @@ mod tests {
         assert!(!unknown.moves_stack() && unknown.written() == !mask(RSP));
         // enter
         assert!(decode(&[0xc8, 0, 0, 0]).expect("an instruction").moves_stack());
+        // pushw (%rdi); popw (%rsi); leavew: of two bytes
+        for code in [&[0x66, 0xff, 0x37][..], &[0x66, 0x8f, 0x06], &[0x66, 0xc9]] {
+            let found = decode(code).expect("an instruction");
+            assert!(found.moves_stack() && matches!(found.effect, Effect::Write { .. }), "{code:x?}");
+        }
     }
 }

@@ -126,8 +126,10 @@ fn save(state: &State, layout: &mut Layout) -> Vec<u8> {
         let is_held = state.register(number).is_some_and(|value| value.base == Base::Entry(number));
         let is_below = |slot: i64| sp.is_some_and(|sp| slot < sp.offset);
         match slot {
+            // A slot may be an argument of what is called, which may write over it: the register counts.
+            _ if is_held && state.convention() == Convention::SystemV => {}
             // A register is restored before its slot is given up. One that lies in the red zone is read by nobody: what is below the stack pointer counts as left over.
-            Some(slot) if is_below(slot) && (is_held || state.convention() == Convention::Windows) => {}
+            Some(slot) if is_below(slot) && state.convention() == Convention::Windows => {}
             Some(slot) if is_below(slot) => unknown.push(x86::dwarf(number)),
             Some(slot) => layout.save(x86::dwarf(number), slot),
             None if is_held => {}

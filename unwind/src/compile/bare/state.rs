@@ -47,7 +47,7 @@ impl Value {
 }
 
 /// What the caller has at the stack pointer: the program counter has no number among the registers.
-const RETURN_ADDRESS: Value = Value { base: Base::Entry(16), offset: 0 };
+pub(in super::super) const RETURN_ADDRESS: Value = Value { base: Base::Entry(16), offset: 0 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct State {
@@ -78,6 +78,11 @@ impl State {
     pub(in super::super) fn has_return_address(&self) -> bool {
         let is_above = self.sp().is_some_and(|sp| sp.base == Base::Cfa && sp.offset > -WORD);
         !is_above && self.load(Value::at_cfa(-WORD)) == Some(RETURN_ADDRESS)
+    }
+
+    /// Bytes of memory that it takes.
+    pub(in super::super) fn size(&self) -> usize {
+        size_of::<Self>() + self.memory.capacity() * size_of::<(Value, Value)>()
     }
 
     /// Behind a call of a function that writes these registers, and below the stack pointer what it likes.
@@ -210,6 +215,13 @@ impl State {
         match effect {
             Effect::Push(register) => self.push(register.and_then(|register| self.register(register))),
             Effect::Pop(register) => self.pop(register),
+            Effect::PopInto(to) => {
+                let value = self.sp().and_then(|sp| self.load(sp));
+                self.pop(None);
+                if let Some(at) = self.address(to) {
+                    self.store(at, value);
+                }
+            }
             Effect::Set { to, from, bytes } => self.set(to, self.register(from).and_then(|value| value.plus(bytes))),
             Effect::Load { to, from } => self.set(to, self.address(from).and_then(|at| self.load(at))),
             Effect::Store { from, to } => {

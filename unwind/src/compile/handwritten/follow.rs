@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::code::{Code, Gap};
+use crate::arch::Arch;
 use crate::compile::bare::instruction::{Effect, Flow, Instruction, decode, mask};
-use crate::compile::bare::state::{Base, State, Value};
+use crate::compile::bare::state::{Base, RETURN_ADDRESS, State, Value};
 use crate::compile::bare::{Convention, rule};
 use crate::compile::programs::Programs;
 use crate::rule::{Rule, RuleSource, Slots};
@@ -14,14 +15,18 @@ use crate::rule::{Rule, RuleSource, Slots};
 /// No function has more instructions: what keeps the memory for a hostile input small.
 const MOST_INSTRUCTIONS: usize = 1 << 16;
 const WORD: i64 = 8;
+/// A state that is kept costs a turn for so many bytes.
+const BYTES_PER_TURN: usize = 128;
+/// Padding up to where functions begin, in instructions.
+const MOST_PADDING: usize = 64;
 const KEPT: u16 = Convention::SystemV.kept();
 
 /// Why there is no rule for a function.
 const UNKNOWN: &str = "an instruction that is not known, or data";
 const OVERLAPS: &str = "instructions over each other";
-const TOO_LONG: &str = "a function that is too long to be followed";
-const UNBALANCED: &str = "a path that ends with another stack than it began with";
-const OVERWRITTEN: &str = "a return address that is moved or written over";
+pub(super) const TOO_LONG: &str = "a function that is too long to be followed";
+pub(super) const UNBALANCED: &str = "a path that ends with another stack than it began with";
+pub(super) const OVERWRITTEN: &str = "a return address that is moved or written over";
 const DISAGREE: &str = "paths that meet with different stacks";
 /// Why all else is left out.
 pub(super) const EXHAUSTED: &str = "functions overlap too much to follow all of them";
@@ -31,8 +36,10 @@ pub(super) const EXHAUSTED: &str = "functions overlap too much to follow all of 
 pub(super) enum Called {
     /// It returns with the stack as it was, and has changed no registers but those of the mask.
     Returns { written: u16 },
-    /// Nothing is known behind it.
+    /// It may return with another stack, or change what it likes: nothing is known behind it, nor behind calls of what calls it.
     Unclear,
+    /// It does not return, or is being followed itself: nothing is known behind it.
+    Unseen,
 }
 
 impl Called {
@@ -45,8 +52,14 @@ pub(super) trait Callees {
     /// The function at `address`, which nothing else speaks for.
     fn called(&mut self, address: u64) -> Called;
 
+    /// Whether a function is said to begin at `address`.
+    fn is_start(&self, address: u64) -> bool;
+
     /// Takes turns from what may be spent on all functions.
     fn spend(&mut self, turns: u64) -> Result<(), &'static str>;
+
+    /// Takes memory from what all functions that are being followed may have.
+    fn hold(&mut self, bytes: usize) -> Result<(), &'static str>;
 }
 
 /// Where jumps by tables lead, by where the jumps are.
@@ -69,16 +82,20 @@ pub(super) type FoundRules = Vec<(Range<u64>, Option<(Rule, Slots)>)>;
 /// What is done with an instruction, by its address, what is known before it and where its block ends.
 type Visit<'v> = dyn FnMut(u64, &Instruction, &State, u64) -> Result<(), &'static str> + 'v;
 
-struct Block {
-    code: Vec<(u64, Instruction)>,
-    end: u64,
-}
-
 /// A function that was followed to all of its ends.
 pub(super) struct Followed {
-    blocks: BTreeMap<u64, Block>,
+    /// By their addresses, for all blocks.
+    code: BTreeMap<u64, Instruction>,
+    /// Where each block ends, by where it begins.
+    blocks: BTreeMap<u64, u64>,
     states: BTreeMap<u64, State>,
     queue: BTreeSet<u64>,
+    /// Where jumps lead.
+    targets: BTreeSet<u64>,
+    /// From blocks to those that follow them.
+    edges: BTreeSet<(u64, u64)>,
+    /// Blocks that end as functions do, by where they end.
+    ended: BTreeSet<u64>,
     /// What calls at these addresses may count on.
     calls: BTreeMap<u64, Called>,
     /// Ends by a return or a jump to another function, with the stack as it was.
@@ -87,13 +104,14 @@ pub(super) struct Followed {
     leaves: usize,
     /// A jump leads to what is not known, or behind a call nothing is.
     pub(super) is_cut: bool,
+    /// It may return with another stack than it was called with.
+    is_unclear: bool,
     /// Registers that calls keep and this function does not.
     pub(super) lost: u16,
     /// All that it writes, though it may restore some.
     written: u16,
     /// Jumps through registers of which something is known, and where they are.
     pub(super) leads: Vec<(u64, Lead)>,
-    instructions: usize,
 }
 
 impl Followed {
@@ -105,17 +123,21 @@ impl Followed {
         callees: &mut dyn Callees,
     ) -> Result<Self, &'static str> {
         let mut followed = Self {
+            code: BTreeMap::new(),
             blocks: BTreeMap::new(),
             states: BTreeMap::new(),
             queue: BTreeSet::new(),
+            targets: BTreeSet::new(),
+            edges: BTreeSet::new(),
+            ended: BTreeSet::new(),
             calls: BTreeMap::new(),
             ends: 0,
             leaves: 0,
             is_cut: false,
+            is_unclear: false,
             lost: 0,
             written: 0,
             leads: Vec::new(),
-            instructions: 0,
         };
         followed.read(code, start, tables, callees)?;
         followed.states.insert(start, State::entry(Convention::SystemV));
@@ -149,11 +171,12 @@ impl Followed {
     /// Whether `at` was inside of a block, which ends there now.
     fn split(&mut self, at: u64) -> Result<bool, &'static str> {
         let before = self.blocks.range_mut(..at).next_back();
-        let Some((_, block)) = before.filter(|(_, block)| at < block.end) else { return Ok(false) };
-        let first = block.code.binary_search_by_key(&at, |(at, _)| *at).map_err(|_| OVERLAPS)?;
-        let (rest, end) = (block.code.split_off(first), block.end);
-        block.end = at;
-        self.blocks.insert(at, Block { code: rest, end });
+        let Some((_, block_end)) = before.filter(|(_, end)| at < **end) else { return Ok(false) };
+        if !self.code.contains_key(&at) {
+            return Err(OVERLAPS);
+        }
+        let end = core::mem::replace(block_end, at);
+        self.blocks.insert(at, end);
         Ok(true)
     }
 
@@ -164,36 +187,77 @@ impl Followed {
         (queue, tables): (&mut Vec<u64>, &Tables),
         callees: &mut dyn Callees,
     ) -> Result<(), &'static str> {
+        let machine = Arch::X86_64.machine();
         let next_block = self.blocks.range(start..).next().map_or(u64::MAX, |(start, _)| *start);
-        let mut block = Block { code: Vec::new(), end: start };
-        while block.end < next_block
-            && let Some(bytes) = gap.from(block.end)
+        let mut end = start;
+        while end < next_block
+            && let Some(bytes) = gap.from(end)
         {
             callees.spend(1)?;
-            self.instructions += 1;
-            if self.instructions > MOST_INSTRUCTIONS {
+            callees.hold(size_of::<(u64, Instruction)>())?;
+            if self.code.len() >= MOST_INSTRUCTIONS {
                 return Err(TOO_LONG);
             }
             let instruction = decode(bytes).ok_or(UNKNOWN)?;
-            let at = block.end;
-            block.end += instruction.bytes as u64;
-            block.code.push((at, instruction));
+            let at = end;
+            end += instruction.bytes as u64;
+            self.code.insert(at, instruction);
             if let Flow::Branch { distance, .. } = instruction.flow {
-                queue.push(at.wrapping_add_signed(distance));
+                let target = at.wrapping_add_signed(distance);
+                self.targets.insert(target);
+                queue.push(target);
             }
-            queue.extend(tables.get(&at).into_iter().flatten());
+            let listed = tables.get(&at).into_iter().flatten();
+            self.targets.extend(listed.clone());
+            queue.extend(listed);
             if ends(&instruction) {
                 if let Flow::Branch { is_conditional: true, .. } = instruction.flow {
-                    queue.push(block.end);
+                    queue.push(end);
                 }
                 break;
             }
+            // What a path comes to over padding, or where it is told to, may be another function.
+            let is_aligned = || end.is_multiple_of(machine.function_alignment);
+            let is_padding = || bytes.get(..instruction.bytes).is_some_and(machine.is_padding);
+            if callees.is_start(end) || is_aligned() && is_padding() {
+                queue.push(end);
+                break;
+            }
         }
-        if block.end > next_block {
+        if end > next_block {
             return Err(OVERLAPS);
         }
-        self.blocks.insert(start, block);
+        self.blocks.insert(start, end);
         Ok(())
+    }
+
+    /// Whether another function begins at `at`, to which the end of a block leads with this state: a call before it that does not return is the end of this one.
+    fn is_another(&self, code: &Code<'_, '_>, at: u64, state: &State, callees: &dyn Callees) -> bool {
+        if is_as_entered(state) && not_held(state) == 0 {
+            return false;
+        }
+        let machine = Arch::X86_64.machine();
+        let is_start = callees.is_start(at);
+        // Padding in a function is before what some jump leads to.
+        let may_begin = at.is_multiple_of(machine.function_alignment) && !self.targets.contains(&at);
+        if !is_start && !may_begin {
+            return false;
+        }
+        let mut next = at;
+        for (before, instruction) in self.code.range(..at).rev().take(MOST_PADDING) {
+            if before + instruction.bytes as u64 != next {
+                return false;
+            }
+            if let Flow::Call(_) = instruction.flow {
+                return is_start || next != at;
+            }
+            let bytes = code.gap(*before).and_then(|gap| gap.from(*before)?.get(..instruction.bytes));
+            if !bytes.is_some_and(machine.is_padding) {
+                return false;
+            }
+            next = *before;
+        }
+        false
     }
 
     /// Follows one block from what is known before it.
@@ -204,47 +268,46 @@ impl Followed {
         tables: &Tables,
         callees: &mut dyn Callees,
     ) -> Result<(), &'static str> {
-        let Some(block) = self.blocks.remove(&start) else { return Ok(()) };
-        let result = self.run_block(code, (start, &block), tables, callees);
-        self.blocks.insert(start, block);
-        result
-    }
-
-    fn run_block(
-        &mut self,
-        code: &Code<'_, '_>,
-        (start, block): (u64, &Block),
-        tables: &Tables,
-        callees: &mut dyn Callees,
-    ) -> Result<(), &'static str> {
+        let Some(end) = self.blocks.get(&start).copied() else { return Ok(()) };
         let Some(mut state) = self.states.get(&start).cloned() else { return Ok(()) };
-        callees.spend(block.code.len() as u64)?;
-        for (at, instruction) in &block.code {
-            apply(&mut state, *at, instruction)?;
+        let mut at = start;
+        let mut last = None;
+        while at < end
+            && let Some(instruction) = self.code.get(&at).copied()
+        {
+            callees.spend(1)?;
+            apply(&mut state, at, &instruction)?;
             if let Flow::Call(distance) = instruction.flow {
-                if !self.calls.contains_key(at) {
-                    let called = self.ask(code, (*at, instruction), distance, callees);
-                    self.calls.insert(*at, called);
+                if !self.calls.contains_key(&at) {
+                    let called = self.ask(code, (at, &instruction), distance, callees);
+                    self.calls.insert(at, called);
                 }
-                if !self.pass_call(&mut state, *at, instruction) {
+                if !self.pass_call(&mut state, at, &instruction) {
                     self.is_cut = true;
+                    self.is_unclear |= self.calls.get(&at) == Some(&Called::Unclear);
                     return Ok(());
                 }
             }
+            last = Some((at, instruction.flow));
+            at += instruction.bytes as u64;
         }
-        match block.code.last().map(|(at, instruction)| (*at, instruction.flow)) {
+        match last {
             Some((at, Flow::Branch { distance, is_conditional })) => {
                 if is_conditional {
-                    self.lead(code, block.end, start, &state)?;
+                    self.lead(code, end, start, &state, callees)?;
                 }
-                self.lead(code, at.wrapping_add_signed(distance), start, &state)
+                self.lead(code, at.wrapping_add_signed(distance), start, &state, callees)
             }
             Some((at, Flow::Anywhere(_))) => {
                 let mut targets = tables.get(&at).into_iter().flatten();
-                targets.try_for_each(|target| self.lead(code, *target, start, &state))
+                targets.try_for_each(|target| self.lead(code, *target, start, &state, callees))
             }
             Some((_, Flow::Return(_) | Flow::Ends)) => Ok(()),
-            _ => self.lead(code, block.end, start, &state),
+            _ if self.is_another(code, end, &state, callees) => {
+                self.is_cut = true;
+                Ok(())
+            }
+            _ => self.lead(code, end, start, &state, callees),
         }
     }
 
@@ -277,15 +340,25 @@ impl Followed {
         true
     }
 
-    fn lead(&mut self, code: &Code<'_, '_>, at: u64, running: u64, state: &State) -> Result<(), &'static str> {
+    fn lead(
+        &mut self,
+        code: &Code<'_, '_>,
+        at: u64,
+        from: u64,
+        state: &State,
+        callees: &mut dyn Callees,
+    ) -> Result<(), &'static str> {
         // Out of what is followed: looked at when all is known.
         if code.gap(at).is_none() {
             return Ok(());
         }
-        if !self.blocks.contains_key(&at) && at != running {
+        if !self.blocks.contains_key(&at) {
             return Err(OVERLAPS);
         }
+        self.edges.insert((from, at));
         let Some(known) = self.states.get_mut(&at) else {
+            callees.spend((state.size() / BYTES_PER_TURN) as u64)?;
+            callees.hold(state.size())?;
             self.states.insert(at, state.clone());
             self.queue.insert(at);
             return Ok(());
@@ -303,6 +376,7 @@ impl Followed {
     fn check(&mut self, code: &Code<'_, '_>, tables: &Tables) -> Result<(), &'static str> {
         let (mut ends, mut leaves, mut lost, mut is_cut) = (0, 0, 0, self.is_cut);
         let (mut leads_on, mut written) = (Vec::new(), 0);
+        let (mut ended, mut is_unclear) = (BTreeSet::new(), self.is_unclear);
         self.visit(&mut |at, instruction, before, block_end| {
             written |= instruction.written();
             if let Some(Called::Returns { written: by_callee }) = self.calls.get(&at) {
@@ -324,6 +398,7 @@ impl Followed {
                 }
                 ends += 1;
                 leaves += 1;
+                ended.insert(block_end);
                 lost |= not_held(&state);
                 let is_sound = is_as_entered(&state) && code.is_spoken_for(to);
                 if is_sound { Ok(()) } else { Err(UNBALANCED) }
@@ -331,6 +406,7 @@ impl Followed {
             match instruction.flow {
                 Flow::Return(0) => {
                     ends += 1;
+                    ended.insert(block_end);
                     lost |= not_held(&state);
                     if is_as_entered(&state) { Ok(()) } else { Err(UNBALANCED) }
                 }
@@ -341,6 +417,10 @@ impl Followed {
                 }
                 Flow::Anywhere(register) => {
                     let target = register.and_then(|register| state.register(register));
+                    // A return that leaves its address on the stack.
+                    if target == Some(RETURN_ADDRESS) {
+                        return Err(UNBALANCED);
+                    }
                     leads_on.extend(target.and_then(|target| match target {
                         Value { base: Base::Target(table), offset } => {
                             Some((at, Lead::Table { around: table, base: offset as u64 }))
@@ -348,7 +428,9 @@ impl Followed {
                         Value { base: Base::Image, offset } => Some((at, Lead::Place(offset as u64))),
                         _ => None,
                     }));
-                    is_cut |= !tables.contains_key(&at);
+                    let is_known = tables.contains_key(&at);
+                    is_cut |= !is_known;
+                    is_unclear |= !is_known && !is_as_entered(&state);
                     Ok(())
                 }
                 Flow::Ends => Ok(()),
@@ -357,41 +439,83 @@ impl Followed {
         })?;
         (self.ends, self.lost, self.is_cut, self.leads) = (ends, lost, is_cut, leads_on);
         (self.written, self.leaves) = (written, leaves);
+        (self.ended, self.is_unclear) = (ended, is_unclear);
         Ok(())
     }
 
     /// Each instruction that some path leads to, with what is known before it and where its block ends.
     fn visit(&self, with: &mut Visit<'_>) -> Result<(), &'static str> {
         for (start, state) in &self.states {
-            let Some(block) = self.blocks.get(start) else { continue };
+            let Some(end) = self.blocks.get(start).copied() else { continue };
             let mut state = state.clone();
-            for (at, instruction) in &block.code {
-                with(*at, instruction, &state, block.end)?;
-                apply(&mut state, *at, instruction)?;
-                if matches!(instruction.flow, Flow::Call(_)) && !self.pass_call(&mut state, *at, instruction) {
+            let mut at = *start;
+            while at < end
+                && let Some(instruction) = self.code.get(&at)
+            {
+                with(at, instruction, &state, end)?;
+                apply(&mut state, at, instruction)?;
+                if matches!(instruction.flow, Flow::Call(_)) && !self.pass_call(&mut state, at, instruction) {
                     break;
                 }
+                at += instruction.bytes as u64;
             }
         }
         Ok(())
     }
 
+    /// Whether some path leads to the instruction at `address`.
+    pub(super) fn reaches(&self, address: u64) -> bool {
+        let is_in = self.block(address).is_some_and(|start| self.states.contains_key(&start));
+        is_in && self.code.contains_key(&address)
+    }
+
+    /// Where the block begins that `address` is in.
+    fn block(&self, address: u64) -> Option<u64> {
+        let (start, end) = self.blocks.range(..=address).next_back()?;
+        (address < *end).then_some(*start)
+    }
+
+    /// The blocks from which some path ends as those of functions do, or goes on by a jump that is not known yet.
+    pub(super) fn ending(&self, is_open: impl Fn(u64) -> bool) -> BTreeSet<u64> {
+        let open = self.leads.iter().filter(|(at, _)| is_open(*at));
+        let open = open.filter_map(|(at, _)| self.block(*at));
+        let backward: BTreeSet<(u64, u64)> = self.edges.iter().map(|(from, to)| (*to, *from)).collect();
+        let ended = self.blocks.iter().filter(|(_, end)| self.ended.contains(end)).map(|(start, _)| *start);
+        reached(ended.chain(open).collect(), &backward)
+    }
+
+    /// All blocks that these lead to.
+    fn behind(&self, addresses: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let block = |address: &u64| self.block(*address);
+        reached(addresses.iter().filter_map(block).collect(), &self.edges)
+    }
+
     /// What calls of it may count on.
     pub(super) fn called(&self) -> Called {
+        if self.is_unclear {
+            return Called::Unclear;
+        }
         // Of what else it does nothing is known where it is left, or goes on as another function.
         let is_whole = !self.is_cut && self.leaves == 0;
         let written = if is_whole { self.written & !KEPT } else { !KEPT };
-        let lost = if self.ends > 0 { self.lost } else { KEPT };
+        let lost = if self.is_cut { KEPT } else { self.lost };
         Called::Returns { written: written | lost }
     }
 
-    /// The rules of what was reached, by rising address, and where there is none.
-    pub(super) fn rules(&self, programs: &mut Programs) -> FoundRules {
+    /// The rules of what was reached, by rising address, and where there is none: all that `doubted` addresses lead to has none.
+    pub(super) fn rules(&self, doubted: &BTreeSet<u64>, programs: &mut Programs) -> FoundRules {
+        let doubted = self.behind(doubted);
+        let is_doubted = |at: u64| !doubted.is_empty() && self.block(at).is_some_and(|block| doubted.contains(&block));
         let mut rules = FoundRules::new();
         let mut last: Option<State> = None;
         // No instruction ends it.
         let _ = self.visit(&mut |at, instruction, state, _| {
             let end = at + instruction.bytes as u64;
+            if is_doubted(at) {
+                last = None;
+                rules.push((at..end, None));
+                return Ok(());
+            }
             if let Some((range, _)) = rules.last_mut()
                 && range.end == at
                 && last.as_ref() == Some(state)
@@ -409,6 +533,17 @@ impl Followed {
         });
         rules
     }
+}
+
+/// These, and all that the edges lead to from them.
+fn reached(from: Vec<u64>, edges: &BTreeSet<(u64, u64)>) -> BTreeSet<u64> {
+    let mut all: BTreeSet<u64> = from.iter().copied().collect();
+    let mut queue = from;
+    while let Some(block) = queue.pop() {
+        let next = edges.range((block, 0)..=(block, u64::MAX)).map(|(_, to)| *to);
+        queue.extend(next.filter(|to| all.insert(*to)));
+    }
+    all
 }
 
 fn ends(instruction: &Instruction) -> bool {

@@ -40,7 +40,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let mut search = Search::new(&code, rules, programs);
     search.told(input, pieces);
     search.run();
-    let mut found: Vec<(Range<u64>, Option<RuleNumber>, u64)> = Vec::new();
+    let mut found: Said = Vec::new();
     for (start, Proven { rules, is_cut, .. }) in &search.proven {
         found.extend(rules.iter().map(|(range, rule)| (range.clone(), *rule, *start)));
         let is_lost = rules.iter().any(|(_, rule)| rule.is_none());
@@ -58,6 +58,7 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     if search.is_exhausted() {
         report.count_unfollowed(None, EXHAUSTED);
     }
+    let found = held_to_starts(found, &search.begun(), search.entry());
     for (range, rule, start) in agreed(found) {
         let origin = Origin::new(SourceKind::Instructions, start);
         for range in compiler.claims.claim(range) {
@@ -66,14 +67,54 @@ pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     }
 }
 
+/// What each function says of its own code, by the address at which it begins.
+type Said = Vec<(Range<u64>, Option<RuleNumber>, u64)>;
+
+/// Without what functions say of others that they come to with another frame than at an entry: a call that does not return looks so. Where a function that
+/// is known to begin could not be followed, only those that come to its beginning may tell.
+fn held_to_starts(said: Said, begun: &[(Range<u64>, bool)], entry: Option<RuleNumber>) -> Said {
+    let mut held = Said::with_capacity(said.len());
+    // The last beginning that was met, of which function, and whether what that says behind it counts.
+    let mut last = (0, 0, true);
+    for (range, rule, start) in said {
+        let mut at = range.start;
+        let first = begun.partition_point(|(one, _)| one.end <= at);
+        for (one, is_failed) in begun.get(first..).unwrap_or_default() {
+            if one.start >= range.end {
+                break;
+            }
+            if one.start == start {
+                continue;
+            }
+            if (last.0, last.1) != (one.start, start) {
+                let comes_to_it = range.contains(&one.start);
+                last = (one.start, start, if comes_to_it { rule == entry } else { !is_failed });
+            }
+            let part = one.start.max(at)..one.end.min(range.end);
+            if last.2 || part.is_empty() {
+                continue;
+            }
+            if at < part.start {
+                held.push((at..part.start, rule, start));
+            }
+            at = part.end;
+            held.push((part, None, start));
+        }
+        if at < range.end {
+            held.push((at..range.end, rule, start));
+        }
+    }
+    held
+}
+
 /// Of what is said of the same code that with which all agree.
-fn agreed(mut found: Vec<(Range<u64>, Option<RuleNumber>, u64)>) -> Vec<(Range<u64>, RuleNumber, u64)> {
+fn agreed(mut found: Said) -> Vec<(Range<u64>, RuleNumber, u64)> {
     found.sort_by_key(|(range, _, start)| (range.start, range.end, *start));
     let mut bounds: Vec<u64> = found.iter().flat_map(|(range, ..)| [range.start, range.end]).collect();
     bounds.sort_unstable();
     bounds.dedup();
     let mut agreed: Vec<(Range<u64>, RuleNumber, u64)> = Vec::new();
-    let mut open: Vec<(Range<u64>, Option<RuleNumber>, u64)> = Vec::new();
+    let mut open = Said::new();
     let mut next = found.into_iter().peekable();
     for pair in bounds.windows(2) {
         let [from, to] = pair else { continue };

@@ -9,14 +9,17 @@ use alloc::vec::Vec;
 use core::ops::{Bound, Range};
 
 use super::code::{Code, Gap};
-use super::follow::{Called, Callees, EXHAUSTED, Followed, Lead, Tables};
+use super::follow::{Called, Callees, EXHAUSTED, Followed, Lead, OVERWRITTEN, TOO_LONG, Tables, UNBALANCED};
 use crate::arch::Arch;
 use crate::arch::x86::{Mode, jump, parts};
 use crate::compile::Input;
+use crate::compile::bare::state::State;
+use crate::compile::bare::{Convention, rule};
 use crate::compile::layout::Layout;
 use crate::compile::pieces::Piece;
 use crate::compile::programs::Programs;
 use crate::compile::rules::{RuleNumber, Rules};
+use crate::rule::{Rule, RuleSource, Slots};
 
 /// Turns for each byte of code that nothing speaks for: an instruction is read once, and met a few times.
 const TURNS_PER_BYTE: u64 = 48;
@@ -30,6 +33,10 @@ const WORTH_SEARCHING: u64 = 1024;
 const USUAL: u64 = 256;
 /// Jumps by tables in one function.
 const MOST_TABLES: usize = 16;
+/// What a rule that is kept costs.
+const TURNS_PER_RULE: u64 = 8;
+/// Bytes for all functions that are being followed, which call each other.
+const MOST_HELD: usize = 64 << 20;
 /// Functions that call each other in a row.
 const DEEPEST: usize = 16;
 
@@ -79,6 +86,11 @@ impl Failed {
     pub(super) fn is_told(&self) -> bool {
         self.trust != Trust::Pointed
     }
+
+    /// Whether it looks as a label inside of a function does: by its symbol alone, and it takes from the stack what it has not put there.
+    fn may_be_inside(&self) -> bool {
+        self.trust == Trust::Named && matches!(self.reason, UNBALANCED | OVERWRITTEN)
+    }
 }
 
 pub(super) struct Search<'s, 'i> {
@@ -91,6 +103,8 @@ pub(super) struct Search<'s, 'i> {
     /// Being followed.
     open: BTreeSet<u64>,
     turns: u64,
+    /// Bytes for those that are being followed.
+    held: usize,
 }
 
 impl<'s, 'i> Search<'s, 'i> {
@@ -105,6 +119,7 @@ impl<'s, 'i> Search<'s, 'i> {
             programs,
             open: BTreeSet::new(),
             turns,
+            held: 0,
         }
     }
 
@@ -114,6 +129,25 @@ impl<'s, 'i> Search<'s, 'i> {
         let followed = self.proven.range(behind).next().map(|(start, _)| *start);
         let failed = self.failed.range(behind).find(|(_, failed)| failed.is_told()).map(|(start, _)| *start);
         followed.into_iter().chain(failed).min()
+    }
+
+    /// Where functions begin for sure or were found, up to where the next one does, by rising address; and whether they could not be followed. What may
+    /// be a label inside of another is none.
+    pub(super) fn begun(&self) -> Vec<(Range<u64>, bool)> {
+        let told = self.failed.iter().filter(|(_, failed)| failed.is_told());
+        let mut starts: Vec<(u64, Option<&Failed>)> = told.map(|(start, failed)| (*start, Some(failed))).collect();
+        starts.extend(self.proven.keys().map(|start| (*start, None)));
+        starts.sort_unstable_by_key(|(start, _)| *start);
+        let next = starts.iter().skip(1).map(|(next, _)| *next).chain([u64::MAX]);
+        let end = |start: u64, next: u64| self.code.gap(start).map_or(next, |gap| gap.end().min(next));
+        let all = starts.iter().zip(next).filter(|((_, failed), _)| !failed.is_some_and(Failed::may_be_inside));
+        all.map(|((start, failed), next)| (*start..end(*start, next), failed.is_some())).collect()
+    }
+
+    /// The rule where a function begins.
+    pub(super) fn entry(&mut self) -> Option<RuleNumber> {
+        let (rule, slots) = rule(&State::entry(Convention::SystemV), RuleSource::Instructions, self.programs)?;
+        Some(self.rules.number_of(rule, slots))
     }
 
     pub(super) fn is_exhausted(&self) -> bool {
@@ -249,7 +283,9 @@ impl<'s, 'i> Search<'s, 'i> {
         if is_known || self.proven.contains_key(&start) || !self.open.insert(start) {
             return;
         }
+        let held = self.held;
         let found = self.followed(start);
+        self.held = held;
         self.open.remove(&start);
         let is_proven = |followed: &Followed| match trust {
             Trust::Pointed | Trust::Named => followed.ends > 0 && followed.lost == 0,
@@ -257,15 +293,20 @@ impl<'s, 'i> Search<'s, 'i> {
             Trust::Local => followed.ends > 0 || followed.is_cut,
         };
         let reason = match found {
-            Ok(followed) if is_proven(&followed) => {
-                let rules = followed.rules(self.programs).into_iter();
-                let rules =
-                    rules.map(|(range, rule)| (range, rule.map(|(rule, slots)| self.rules.number_of(rule, slots))));
-                let rules = rules.collect();
-                let proven = Proven { rules, is_cut: followed.is_cut, called: followed.called() };
-                self.proven.insert(start, proven);
-                self.failed.remove(&start);
-                return;
+            Ok((followed, doubted)) if is_proven(&followed) => {
+                let rules = followed.rules(&doubted, self.programs);
+                match self.spend(TURNS_PER_RULE.saturating_mul(rules.len() as u64)) {
+                    Ok(()) => {
+                        let mut numbered =
+                            |rule: Option<(Rule, Slots)>| rule.map(|(rule, slots)| self.rules.number_of(rule, slots));
+                        let rules = rules.into_iter().map(|(range, rule)| (range, numbered(rule))).collect();
+                        let is_cut = followed.is_cut || !doubted.is_empty();
+                        self.proven.insert(start, Proven { rules, is_cut, called: followed.called() });
+                        self.failed.remove(&start);
+                        return;
+                    }
+                    Err(reason) => reason,
+                }
             }
             Ok(_) => NO_FUNCTION,
             Err(reason) => reason,
@@ -273,7 +314,8 @@ impl<'s, 'i> Search<'s, 'i> {
         self.failed.insert(start, Failed { reason, trust });
     }
 
-    fn followed(&mut self, start: u64) -> Result<Followed, &'static str> {
+    /// And where tables of jumps lead of which one contradicts another.
+    fn followed(&mut self, start: u64) -> Result<(Followed, BTreeSet<u64>), &'static str> {
         let code = self.code;
         let mut turns = self.turns;
         let begun = turns.checked_sub(TURNS_TO_BEGIN).ok_or(EXHAUSTED);
@@ -281,6 +323,7 @@ impl<'s, 'i> Search<'s, 'i> {
         self.turns = turns;
         begun?;
         let mut tables = Tables::new();
+        let mut doubted = BTreeSet::new();
         let mut followed = Followed::new(code, start, &tables, self)?;
         let next = self.starts.range(start + 1..).next().map_or(u64::MAX, |(next, _)| *next);
         let range = start..code.gap(start).map_or(start, Gap::end).min(next);
@@ -294,30 +337,66 @@ impl<'s, 'i> Search<'s, 'i> {
                 Lead::Place(place) => Vec::from([place]),
                 Lead::Table { around, base } => code.entries(around, base, &range),
             };
-            followed = self.by_table(followed, (start, &mut tables), (at, targets));
+            followed = self.by_table(followed, (start, &mut tables), (at, targets), (&tried, &mut doubted));
         }
-        Ok(followed)
+        // What was to go on by another table may not have.
+        let ending = followed.ending(|_| false);
+        let entries = tables.values().flatten();
+        if entries.clone().any(|entry| !ending.contains(entry)) {
+            tables.values_mut().for_each(|entries| entries.retain(|entry| ending.contains(entry)));
+            tables.retain(|_, entries| !entries.is_empty());
+            followed = Followed::new(code, start, &tables, self)?;
+        }
+        Ok((followed, doubted))
     }
 
-    /// With those entries of a table of jumps that lead to where all paths end as they should.
+    /// With those entries of a table of jumps that lead to where some path ends as it should, and all do with which they are followed. What is read may
+    /// be a neighbouring table's: an entry that is right for one of two is not known to be right for which.
     fn by_table(
         &mut self,
         followed: Followed,
         (start, tables): (u64, &mut Tables),
         (at, entries): (u64, Vec<u64>),
+        (tried, doubted): (&BTreeSet<u64>, &mut BTreeSet<u64>),
     ) -> Followed {
         let code = self.code;
-        let mut with = |entries: Vec<u64>| {
+        let mut with = |entries: &[u64]| {
             let mut tables = tables.clone();
-            tables.insert(at, entries);
-            let found = Followed::new(code, start, &tables, self).ok()?;
+            tables.insert(at, entries.to_vec());
+            let held = self.held;
+            let found = Followed::new(code, start, &tables, self);
+            // One of them is kept, or none.
+            self.held = held;
+            let found = found.ok()?;
             (found.lost & !followed.lost == 0).then_some((found, tables))
         };
-        let all = if entries.is_empty() { None } else { with(entries.clone()) };
-        let found = all.or_else(|| {
-            let sound: Vec<u64> = entries.into_iter().filter(|entry| with(Vec::from([*entry])).is_some()).collect();
-            if sound.is_empty() { None } else { with(sound) }
-        });
+        let is_open = |jump: u64| !tried.contains(&jump);
+        if entries.is_empty() {
+            return followed;
+        }
+        let mut found = with(&entries);
+        let sound: Vec<u64> = match &found {
+            Some((found, _)) => {
+                let ending = found.ending(is_open);
+                entries.iter().copied().filter(|entry| ending.contains(entry)).collect()
+            }
+            None => {
+                let mut sound = Vec::new();
+                for entry in entries.iter().copied() {
+                    match with(&[entry]) {
+                        Some((found, _)) => sound.extend(found.ending(is_open).contains(&entry).then_some(entry)),
+                        None => doubted.extend(followed.reaches(entry).then_some(entry)),
+                    }
+                }
+                sound
+            }
+        };
+        if sound.is_empty() {
+            return followed;
+        }
+        if sound.len() < entries.len() {
+            found = with(&sound);
+        }
         match found {
             Some((found, known)) => {
                 *tables = known;
@@ -336,10 +415,22 @@ fn data<'i>(input: &Input<'i>) -> impl Iterator<Item = (u64, &'i [u8])> {
 }
 
 impl Callees for Search<'_, '_> {
+    fn is_start(&self, address: u64) -> bool {
+        self.starts.contains_key(&address)
+            || self.open.contains(&address)
+            || self.proven.contains_key(&address)
+            || self.failed.get(&address).is_some_and(Failed::is_told)
+    }
+
     fn spend(&mut self, turns: u64) -> Result<(), &'static str> {
         let left = self.turns.checked_sub(turns);
         self.turns = left.unwrap_or(0);
         left.map(drop).ok_or(EXHAUSTED)
+    }
+
+    fn hold(&mut self, bytes: usize) -> Result<(), &'static str> {
+        self.held = self.held.saturating_add(bytes);
+        if self.held > MOST_HELD { Err(TOO_LONG) } else { Ok(()) }
     }
 
     fn called(&mut self, address: u64) -> Called {
@@ -347,6 +438,11 @@ impl Callees for Search<'_, '_> {
         if self.open.len() < DEEPEST {
             self.follow(address, Trust::Local);
         }
-        self.proven.get(&address).map_or(Called::Unclear, |proven| proven.called)
+        match (self.proven.get(&address), self.failed.get(&address)) {
+            (Some(proven), _) => proven.called,
+            // It may still return, with another stack.
+            (None, Some(failed)) if failed.reason != NO_FUNCTION => Called::Unclear,
+            (None, _) => Called::Unseen,
+        }
     }
 }
