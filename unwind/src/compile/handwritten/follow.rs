@@ -104,6 +104,8 @@ pub(super) struct Followed {
     leaves: usize,
     /// A jump leads to what is not known, or behind a call nothing is.
     pub(super) is_cut: bool,
+    /// Of a table of jumps some entries are left out.
+    pub(super) is_partial: bool,
     /// It may return with another stack than it was called with.
     is_unclear: bool,
     /// Registers that calls keep and this function does not.
@@ -134,6 +136,7 @@ impl Followed {
             ends: 0,
             leaves: 0,
             is_cut: false,
+            is_partial: false,
             is_unclear: false,
             lost: 0,
             written: 0,
@@ -496,9 +499,9 @@ impl Followed {
             return Called::Unclear;
         }
         // Of what else it does nothing is known where it is left, or goes on as another function.
-        let is_whole = !self.is_cut && self.leaves == 0;
-        let written = if is_whole { self.written & !KEPT } else { !KEPT };
-        let lost = if self.is_cut { KEPT } else { self.lost };
+        let is_cut = self.is_cut || self.is_partial;
+        let written = if is_cut || self.leaves > 0 { !KEPT } else { self.written & !KEPT };
+        let lost = if is_cut { KEPT } else { self.lost };
         Called::Returns { written: written | lost }
     }
 
@@ -513,7 +516,10 @@ impl Followed {
             let end = at + instruction.bytes as u64;
             if is_doubted(at) {
                 last = None;
-                rules.push((at..end, None));
+                match rules.last_mut() {
+                    Some((range, None)) if range.end == at => range.end = end,
+                    _ => rules.push((at..end, None)),
+                }
                 return Ok(());
             }
             if let Some((range, _)) = rules.last_mut()

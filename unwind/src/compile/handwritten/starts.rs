@@ -340,12 +340,12 @@ impl<'s, 'i> Search<'s, 'i> {
             followed = self.by_table(followed, (start, &mut tables), (at, targets), (&tried, &mut doubted));
         }
         // What was to go on by another table may not have.
-        let ending = followed.ending(|_| false);
-        let entries = tables.values().flatten();
-        if entries.clone().any(|entry| !ending.contains(entry)) {
+        let ending = if tables.is_empty() { BTreeSet::new() } else { followed.ending(|_| false) };
+        if tables.values().flatten().any(|entry| !ending.contains(entry)) {
             tables.values_mut().for_each(|entries| entries.retain(|entry| ending.contains(entry)));
             tables.retain(|_, entries| !entries.is_empty());
             followed = Followed::new(code, start, &tables, self)?;
+            followed.is_partial = true;
         }
         Ok((followed, doubted))
     }
@@ -394,11 +394,13 @@ impl<'s, 'i> Search<'s, 'i> {
         if sound.is_empty() {
             return followed;
         }
-        if sound.len() < entries.len() {
+        let is_partial = sound.len() < entries.len();
+        if is_partial {
             found = with(&sound);
         }
         match found {
-            Some((found, known)) => {
+            Some((mut found, known)) => {
+                found.is_partial = followed.is_partial || is_partial;
                 *tables = known;
                 found
             }
