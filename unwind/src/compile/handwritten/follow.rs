@@ -104,6 +104,8 @@ pub(super) struct Followed {
     leaves: usize,
     /// A jump leads to what is not known, or behind a call nothing is.
     pub(super) is_cut: bool,
+    /// The same, but for jumps that leave it as calls do.
+    is_left: bool,
     /// Of a table of jumps some entries are left out.
     pub(super) is_partial: bool,
     /// It may return with another stack than it was called with.
@@ -136,6 +138,7 @@ impl Followed {
             ends: 0,
             leaves: 0,
             is_cut: false,
+            is_left: false,
             is_partial: false,
             is_unclear: false,
             lost: 0,
@@ -378,6 +381,7 @@ impl Followed {
     /// Holds every end to what is known before it.
     fn check(&mut self, code: &Code<'_, '_>, tables: &Tables) -> Result<(), &'static str> {
         let (mut ends, mut leaves, mut lost, mut is_cut) = (0, 0, 0, self.is_cut);
+        let mut is_left = self.is_cut;
         let (mut leads_on, mut written) = (Vec::new(), 0);
         let (mut ended, mut is_unclear) = (BTreeSet::new(), self.is_unclear);
         self.visit(&mut |at, instruction, before, block_end| {
@@ -433,6 +437,10 @@ impl Followed {
                     }));
                     let is_known = tables.contains_key(&at);
                     is_cut |= !is_known;
+                    // With everything as a caller has it, and by no address of its own: to another function, as `jmp *%rax` to a weak symbol's.
+                    let is_own =
+                        register.is_none() || matches!(target, Some(Value { base: Base::Target(_) | Base::Image, .. }));
+                    is_left |= !is_known && (is_own || !is_as_entered(&state) || not_held(&state) != 0);
                     is_unclear |= !is_known && !is_as_entered(&state);
                     Ok(())
                 }
@@ -440,7 +448,8 @@ impl Followed {
                 Flow::Next | Flow::Call(_) => leave(block_end),
             }
         })?;
-        (self.ends, self.lost, self.is_cut, self.leads) = (ends, lost, is_cut, leads_on);
+        (self.ends, self.lost, self.leads) = (ends, lost, leads_on);
+        (self.is_cut, self.is_left) = (is_cut, is_left);
         (self.written, self.leaves) = (written, leaves);
         (self.ended, self.is_unclear) = (ended, is_unclear);
         Ok(())
@@ -499,9 +508,9 @@ impl Followed {
             return Called::Unclear;
         }
         // Of what else it does nothing is known where it is left, or goes on as another function.
-        let is_cut = self.is_cut || self.is_partial;
-        let written = if is_cut || self.leaves > 0 { !KEPT } else { self.written & !KEPT };
-        let lost = if is_cut { KEPT } else { self.lost };
+        let goes_on = self.is_cut || self.is_partial || self.leaves > 0;
+        let written = if goes_on { !KEPT } else { self.written & !KEPT };
+        let lost = if self.is_left || self.is_partial { KEPT } else { self.lost };
         Called::Returns { written: written | lost }
     }
 

@@ -266,3 +266,15 @@ fn a_block_that_is_split_often_is_not_moved_each_time() {
     assert_eq!(found.iter().map(|(at, rule)| (*at, rule.as_str())).collect::<Vec<_>>(), [(0, ENTERED)]);
     assert!(report.unfollowed.is_empty(), "{:?}", report.unfollowed);
 }
+
+#[test]
+fn a_helper_that_goes_on_by_a_jump_as_calls_do_keeps_what_calls_keep() {
+    // push rbp; mov rbp, rsp; call +2; pop rbp; ret | test rax, rax; je +2; jmp *rax; ret
+    let code = [0x55, 0x48, 0x89, 0xe5, 0xe8, 2, 0, 0, 0, 0x5d, 0xc3, 0x48, 0x85, 0xc0, 0x74, 2, 0xff, 0xe0, 0xc3];
+    let (found, _) = rules(&code, &[0], &[]);
+    assert!(found.values().all(|rule| rule != "-"), "{found:?}");
+    // The same with rbx written before the jump.
+    let code = [0x55, 0x48, 0x89, 0xe5, 0xe8, 2, 0, 0, 0, 0x5d, 0xc3, 0x31, 0xdb, 0x74, 2, 0xff, 0xe0, 0xc3];
+    let (found, _) = rules(&code, &[0], &[]);
+    assert_eq!(found.get(&0).map(String::as_str), Some("-"), "{found:?}");
+}
