@@ -551,3 +551,23 @@ async fn a_bundle_that_was_deleted_before_is_taken_down_with_what_it_alone_named
     assert!(!kept.iter().any(|path| stored(&hex(path))));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_symbol_index_that_is_taken_down_is_no_part_of_what_is_told_of_its_bundle() {
+    let Some(Scene { root, server, first, tombstones, .. }) = Scene::start().await else { return };
+    let layout = LayoutDir::open(root.path().join("layout-1")).unwrap();
+    let json = |digest: &str| -> Value {
+        serde_json::from_slice(&layout.read_blob(&digest.parse().unwrap(), oci::MAX_MANIFEST_BYTES).unwrap()).unwrap()
+    };
+    let manifest = json(json(&first.to_string())["manifests"][0]["digest"].as_str().unwrap());
+    let layers = manifest["layers"].as_array().unwrap();
+    let index =
+        layers.iter().find(|layer| layer["mediaType"] == oci::SYMBOL_INDEX).unwrap()["digest"].as_str().unwrap();
+    for path in [format!("/api/v1/bundles/{first}"), format!("/bundles/{first}")] {
+        assert_eq!(status(&server, &path).await, StatusCode::OK);
+    }
+    tombstones.take_down(index, note()).await.unwrap();
+    for path in [format!("/api/v1/bundles/{first}"), format!("/bundles/{first}")] {
+        becomes(&server, &path, StatusCode::GONE).await;
+    }
+}

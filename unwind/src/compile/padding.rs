@@ -11,6 +11,7 @@ use crate::arch::Arch;
 pub(super) fn absorb(arch: Arch, code: &[(u64, &[u8])], pieces: &mut [Piece]) {
     let machine = arch.machine();
     let mut sorted: Vec<_> = code.iter().filter(|(_, bytes)| !bytes.is_empty()).collect();
+    // By keys of two numbers, as all such lists are: the sort is then compiled once for all of them.
     sorted.sort_by_cached_key(|(start, _)| (*start, 0_u64));
     let bytes_of = |start: u64, length: u64| -> Option<&[u8]> {
         let at = sorted.partition_point(|(section, _)| *section <= start).checked_sub(1)?;

@@ -265,7 +265,7 @@ struct Section<'i> {
 impl<'i> Places<'i> {
     fn of(input: &Input<'i>) -> Self {
         let mut sections = input.code.to_vec();
-        // Of sections over each other the first counts.
+        // Of sections over each other the first counts. Keys of two numbers, as all such lists have: the sort is then compiled once for all of them.
         sections.sort_by_cached_key(|(start, code)| (*start, u64::MAX - code.len() as u64));
         let mut end = 0;
         sections.retain(|(start, code)| {
