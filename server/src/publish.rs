@@ -5,6 +5,7 @@
 //! nothing is visible; after it a restart rebuilds everything else. What debuggers see of a bundle follows in one step:
 //! where its repository asks for a seal, with the seal.
 
+mod judging;
 mod record;
 mod withdrawal;
 
@@ -18,7 +19,7 @@ use symseal_module::DebugId;
 use crate::access::{Caller, CallerError};
 use crate::app::App;
 use crate::blobs::{BlobDigest, unless_lost};
-use crate::debug_files::{Bundle, Claim, NewBundle, SecondOwner, Standing};
+use crate::debug_files::{Claim, NewBundle, SecondOwner, Standing};
 use crate::ids::TooLarge;
 use crate::ingest::{
     CheckedBundle, RefusedBundle, RefusedLoose, check_bundle, check_loose, is_bundle, is_loose, is_seal,
@@ -27,11 +28,13 @@ use crate::ingest::{
 use crate::pool::JobLost;
 use crate::quotas::OverQuota;
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Repository, RepositoryName, Tag};
-use crate::seals::{Verdict, seal_layers, seals_in};
+use crate::seals::seal_layers;
 use crate::shared::Promise;
 use crate::store::{BundleRow, SealRow, StoreError};
 use crate::takedown::IsTakenDown;
 
+use judging::{holders, judge_in, reconsider, standing_in, tell_of_verdict};
+pub(crate) use judging::{judge, judge_now, reconsider_all};
 use record::record_seal;
 pub(crate) use record::{concerned, here_or_recorded, mend, record};
 pub(crate) use withdrawal::{Withdrawn, withdraw};
@@ -207,7 +210,8 @@ async fn publish_here(
         record_seal(app, &subject).await?;
     }
     let shared = Arc::clone(app);
-    app.pool.run(move || show(&shared, &subject, arrival, standing)).await?
+    let here = name.clone();
+    app.pool.run(move || show(&shared, &subject, &here, arrival, standing)).await?
 }
 
 fn check_and_store(
@@ -245,7 +249,7 @@ fn admit(
     name: &RepositoryName,
     arrival: &Arrival,
 ) -> Result<Option<Standing>, PublishError> {
-    let (bundle, entry, more) = match arrival {
+    let (bundle, entry, arriving) = match arrival {
         Arrival::Files { new, .. } => (new.digest.clone(), new.entry.clone(), &[][..]),
         Arrival::Seal { subject, seals } => match app.debug_files.bundle(subject) {
             Some(known) => (subject.clone(), known.entry.as_ref().clone(), seals.as_slice()),
@@ -260,13 +264,9 @@ fn admit(
         // Of the repositories that have the bundle it changes nothing.
         return Ok(None);
     }
-    let mut seals = seals_of(app, &repositories, &bundle)?;
-    seals.extend(more.iter().cloned());
-    let verdict = app.seals.judge(&entry, &seals);
-    let is_new_claim = app
-        .debug_files
-        .bundle(&bundle)
-        .is_none_or(|known| !known.repositories.contains(name) || (verdict.is_sealed() && !known.verdict.is_sealed()));
+    let verdict = judge_in(app, name, &entry, &bundle, arriving)?;
+    let known = app.debug_files.bundle(&bundle).map(|known| known.standing).unwrap_or_default();
+    let is_new_claim = known.in_repository(name).is_none_or(|before| verdict.is_sealed() && !before.is_sealed());
     if is_new_claim && app.seals.are_judged() {
         let own;
         let files = match arrival {
@@ -278,31 +278,22 @@ fn admit(
         };
         let name_of = if entry.is_loose { "" } else { entry.name.as_str() };
         // Where a seal is required nothing is seen before it, so the seal says who the owner is.
-        let is_sealed = verdict.is_sealed() || (!entry.is_loose && app.debug_files.requires_seal(name));
+        let is_awaited = !entry.is_loose && app.debug_files.requires_seal(name);
+        // Whoever sealed it for another repository is its owner here as well.
+        let is_sealed = verdict.is_sealed() || known.is_sealed_somewhere() || is_awaited;
         let claim = Claim { bundle: &bundle, name: name_of, repository: name, is_sealed, files };
         if let Some(refused) = app.debug_files.second_owner(&claim) {
             app.alerts.second_owner(name, &refused);
-            let may_know = holders(app, &refused.bundle).iter().any(|holder| caller.may_read(holder));
-            return Err(match may_know {
+            let owner = app.debug_files.bundle(&refused.bundle).map(|owner| owner.standing).unwrap_or_default();
+            return Err(match owner.among(|name| caller.may_read(name)).is_sealed() {
                 true => PublishError::SecondOwner(Box::new(refused)),
                 false => PublishError::HiddenOwner { id: refused.id, offered: refused.offered },
             });
         }
     }
-    Ok(Some(Standing { repositories, verdict }))
-}
-
-/// The repositories that have a manifest.
-fn holders(app: &App, digest: &BlobDigest) -> BTreeSet<RepositoryName> {
-    let wanted = Reference::Digest(digest.clone());
-    let all = app.repositories.list().into_iter();
-    all.filter(|(_, repository)| repository.manifest(&wanted).is_some()).map(|(name, _)| name).collect()
-}
-
-/// The seals of a bundle in these repositories. Blocks.
-fn seals_of(app: &App, repositories: &BTreeSet<RepositoryName>, bundle: &BlobDigest) -> io::Result<Vec<Vec<u8>>> {
-    let found: Vec<Arc<Repository>> = repositories.iter().filter_map(|name| app.repositories.get(name)).collect();
-    seals_in(found.iter().map(AsRef::as_ref), bundle, &app.blobs)
+    repositories.remove(name);
+    let elsewhere = standing_in(app, &entry, &bundle, repositories)?;
+    Ok(Some(elsewhere.with(name.clone(), verdict)))
 }
 
 /// What the database records of a bundle's seals; of several, the one with the smallest digest. Blocks.
@@ -330,9 +321,15 @@ pub(crate) fn seal_of(
 }
 
 /// The moment for debuggers. Blocks.
-fn show(app: &App, digest: &BlobDigest, arrival: Arrival, standing: Standing) -> Result<(), PublishError> {
+fn show(
+    app: &App,
+    digest: &BlobDigest,
+    name: &RepositoryName,
+    arrival: Arrival,
+    standing: Standing,
+) -> Result<(), PublishError> {
     let was_shown = app.debug_files.is_shown(digest);
-    let verdict = standing.verdict.clone();
+    let verdict = standing.in_repository(name).cloned().unwrap_or_default();
     let files = match arrival {
         Arrival::Files { new, row } => {
             let files = new.files.clone();
@@ -346,22 +343,12 @@ fn show(app: &App, digest: &BlobDigest, arrival: Arrival, standing: Standing) ->
         Arrival::Seal { .. } | Arrival::Other => None,
     };
     app.debug_files.set([(digest.clone(), standing)]);
-    tell_of_verdict(digest, &verdict);
+    tell_of_verdict(digest, name, &verdict);
     if !was_shown && app.debug_files.is_shown(digest) {
         let files = files.unwrap_or_else(|| app.debug_files.files_of(digest));
         app.debug_files.contested(&files, ALERTS_LIMIT).iter().for_each(|contested| app.alerts.contested(contested));
     }
     Ok(())
-}
-
-fn tell_of_verdict(digest: &BlobDigest, verdict: &Verdict) {
-    match verdict {
-        Verdict::Sealed(by) => tracing::info!(%digest, signers = by.signers.join(","), log = by.log, "bundle sealed"),
-        Verdict::Refused(why) => {
-            tracing::warn!(%digest, check = why.check, expected = why.expected, found = why.found, "no seal of the bundle holds");
-        }
-        Verdict::Unjudged | Verdict::Unsealed => {}
-    }
 }
 
 /// Makes what another server published visible to debuggers.
@@ -378,8 +365,7 @@ pub(crate) async fn learn(app: &Arc<App>, digest: &BlobDigest, manifest: &Manife
                     return Ok(());
                 }
                 // In one step with its seals.
-                let verdict = shared.seals.judge(&new.entry, &seals_of(&shared, &repositories, &wanted)?);
-                let standing = Standing { repositories, verdict };
+                let standing = standing_in(&shared, &new.entry, &wanted, repositories)?;
                 return shared.debug_files.insert(vec![(new, standing)]).map_err(invalid);
             }
             wanted
@@ -422,54 +408,4 @@ pub(crate) async fn unlearn(app: &Arc<App>, digest: &BlobDigest, manifest: &Mani
     let shared = Arc::clone(app);
     app.pool.run(move || reconsider(&shared, &concerned)).await.map_err(invalid)?;
     Ok(())
-}
-
-/// Judges every bundle anew and says where it is, or that it is gone.
-pub(crate) async fn reconsider_all(app: &Arc<App>) -> io::Result<()> {
-    let _bundle_changes = app.debug_files.changes.lock().await;
-    let shared = Arc::clone(app);
-    let all = move || {
-        for (digest, known) in shared.debug_files.bundles() {
-            let standing = judge(&shared, &digest, &known, holders(&shared, &digest));
-            shared.debug_files.set([(digest, standing)]);
-        }
-    };
-    app.pool.run(all).await.map_err(io::Error::other)
-}
-
-/// Judges a bundle anew and says where it is, or that it is gone. Call it with the lock of changes. Blocks.
-fn reconsider(app: &App, bundle: &BlobDigest) {
-    let Some(known) = app.debug_files.bundle(bundle) else { return };
-    let standing = judge(app, bundle, &known, holders(app, bundle));
-    app.debug_files.set([(bundle.clone(), standing)]);
-}
-
-/// What the seals of a known bundle are worth now, in the repositories that have it. Those that cannot be read now are worth what they were. Blocks.
-pub(crate) fn judge(
-    app: &App,
-    bundle: &BlobDigest,
-    known: &Bundle,
-    repositories: BTreeSet<RepositoryName>,
-) -> Standing {
-    judge_now(app, bundle, known, repositories.clone()).unwrap_or_else(|error| {
-        tracing::warn!(digest = %bundle, %error, "the seals of a bundle cannot be judged again");
-        Standing { repositories, verdict: known.verdict.clone() }
-    })
-}
-
-/// [`judge`], for those who need the verdict.
-///
-/// # Errors
-/// A seal cannot be read now.
-pub(crate) fn judge_now(
-    app: &App,
-    bundle: &BlobDigest,
-    known: &Bundle,
-    repositories: BTreeSet<RepositoryName>,
-) -> io::Result<Standing> {
-    let verdict = app.seals.judge(&known.entry, &seals_of(app, &repositories, bundle)?);
-    if verdict != known.verdict {
-        tell_of_verdict(bundle, &verdict);
-    }
-    Ok(Standing { repositories, verdict })
 }

@@ -12,7 +12,6 @@ use crate::debug_files::{Bundle, NewBundle, Standing};
 use crate::ingest::{CheckedBundle, RefusedBundle, RefusedLoose, check_loose, is_bundle, is_loose, open_published};
 use crate::publish::{PublishError, judge, judge_now, seal_of};
 use crate::repositories::{MANIFEST_LIMIT, Prefix, RepositoryName};
-use crate::seals::Verdict;
 use crate::side_by_side::{REQUESTS_AT_ONCE, side_by_side, waiting_side_by_side};
 use crate::store::{BundleRow, SealRow};
 
@@ -23,7 +22,7 @@ pub(crate) async fn restore(app: &Arc<App>, index_file: PathBuf) -> Result<(), P
         let published = published(&shared);
         let standing = |digest: &BlobDigest| {
             let (_, repositories) = published.get(digest)?.clone();
-            Some(Standing { repositories, verdict: Verdict::Unjudged })
+            Some(Standing::unjudged(repositories))
         };
         shared.debug_files.load(&index_file, standing);
         published
@@ -106,7 +105,7 @@ async fn look_at(
         }
     };
     let row = (!is_recorded).then(|| Box::new(row));
-    let files = Some((new, Standing { repositories, verdict: Verdict::Unjudged }));
+    let files = Some((new, Standing::unjudged(repositories)));
     Ok(Some(Found { digest, row, seal: Some(seal), files }))
 }
 
@@ -142,7 +141,7 @@ async fn loose(
         check_loose(&wanted, &manifest, &shared.blobs)
     };
     match app.pool.run(read).await? {
-        Ok(new) => Ok(Some((new, Standing { repositories, verdict: Verdict::Unjudged }))),
+        Ok(new) => Ok(Some((new, Standing::unjudged(repositories)))),
         Err(RefusedLoose::Io(error)) if !is_lasting(&error) => Err(error.into()),
         Err(error) => {
             tracing::error!(%digest, %error, "a loose file is damaged");
@@ -165,7 +164,7 @@ pub(crate) async fn judge_all(app: &Arc<App>, required: Option<Vec<Prefix>>) -> 
         let bundles = shared.debug_files.bundles();
         let is_start = required.is_some();
         let judge_one = |(digest, known): &(BlobDigest, Bundle)| {
-            let repositories = known.repositories.clone();
+            let repositories = known.standing.repositories().cloned().collect();
             let standing = if is_start {
                 judge_now(&shared, digest, known, repositories)?
             } else {

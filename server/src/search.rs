@@ -34,9 +34,9 @@ pub(crate) struct FoundRelease {
     pub(crate) version: String,
     /// It is a file that was uploaded by itself.
     pub(crate) is_loose: bool,
-    /// What came out for its seals.
+    /// What came out for its seals in these repositories.
     pub(crate) verdict: Verdict,
-    /// Whether debuggers see it.
+    /// Whether debuggers see it in one of them.
     pub(crate) is_shown: bool,
     /// The repositories that have it and that the caller may read.
     pub(crate) repositories: Vec<RepositoryName>,
@@ -80,9 +80,10 @@ pub(crate) struct Summary {
 /// What a caller may read, in numbers, and the first `most` releases: nothing is made of the others. Blocks.
 pub(crate) fn summary(app: &App, caller: &Caller, most: usize) -> Summary {
     let mut all = app.debug_files.bundles();
-    all.retain(|(_, bundle)| bundle.repositories.iter().any(|name| caller.may_read(name)));
+    all.retain(|(_, bundle)| bundle.standing.repositories().any(|name| caller.may_read(name)));
     let bundles = all.iter().filter(|(_, bundle)| !bundle.entry.is_loose).count();
-    let sealed = all.iter().filter(|(_, bundle)| bundle.verdict.is_sealed()).count();
+    let is_sealed = |bundle: &Bundle| bundle.standing.among(|name| caller.may_read(name)).is_sealed();
+    let sealed = all.iter().filter(|(_, bundle)| is_sealed(bundle)).count();
     let releases = all.len();
     let order = |(a_digest, a): &(BlobDigest, Bundle), (b_digest, b): &(BlobDigest, Bundle)| {
         let by_version = || natural(&b.entry.version).cmp(&natural(&a.entry.version));
@@ -100,14 +101,14 @@ pub(crate) fn summary(app: &App, caller: &Caller, most: usize) -> Summary {
 impl FoundRelease {
     /// What a caller may see of a bundle; `None` where it is in no repository that the caller may read.
     pub(crate) fn of(app: &App, caller: &Caller, digest: BlobDigest, bundle: &Bundle) -> Option<Self> {
-        let readable = bundle.repositories.iter().filter(|name| caller.may_read(name));
+        let readable = bundle.standing.repositories().filter(|name| caller.may_read(name));
         let repositories: Vec<RepositoryName> = readable.cloned().collect();
         (!repositories.is_empty()).then(|| Self {
             name: bundle.entry.name.clone(),
             version: bundle.entry.version.clone(),
             is_loose: bundle.entry.is_loose,
-            verdict: bundle.verdict.clone(),
-            is_shown: app.debug_files.is_shown(&digest),
+            verdict: bundle.standing.among(|name| caller.may_read(name)),
+            is_shown: app.debug_files.is_shown_to(&digest, |name| caller.may_read(name)),
             digest,
             repositories,
         })

@@ -37,8 +37,8 @@ impl DebugFiles {
         for entry in layer.bundles() {
             let Ok(digest) = entry.digest.parse::<BlobDigest>() else { continue };
             match standing(&digest) {
-                Some(Standing { repositories, verdict }) => {
-                    known.bundles.insert(digest, Bundle { entry: Arc::new(entry), repositories, verdict });
+                Some(standing) => {
+                    known.bundles.insert(digest, Bundle { entry: Arc::new(entry), standing });
                 }
                 None => known.is_unsaved = true,
             }

@@ -87,9 +87,8 @@ impl Layer {
         let is_given =
             move |candidate: &ids::Candidate<'_>| candidate.kind == kind && !taken_down.contains(candidate.sha256);
         self.ids.find(key).filter(is_given).filter_map(move |candidate| {
-            let visible = self.visible(candidate.bundle)?;
-            let found = Found { candidate, rank: visible.rank, layer: self };
-            visible.repositories.iter().any(|repository| scope.covers(repository)).then_some(found)
+            let rank = self.visible(candidate.bundle)?.rank_in(scope)?;
+            Some(Found { candidate, rank, layer: self })
         })
     }
 
@@ -100,9 +99,7 @@ impl Layer {
         taken_down: &'l TakenDown,
         wanted: impl Fn(&Key, &str) -> bool + 'l,
     ) -> impl Iterator<Item = (Key, Vec<Candidate>)> + 'l {
-        let is_shown = |bundle: u32| {
-            self.visible(bundle).is_some_and(|visible| visible.repositories.iter().any(|name| scope.covers(name)))
-        };
+        let is_shown = |bundle: u32| self.visible(bundle).is_some_and(|visible| visible.rank_in(scope).is_some());
         self.ids.keys().filter(|key| Key::is_id(key.bytes)).filter_map(move |row| {
             let key = Key::from_bytes(row.bytes)?;
             let candidates = row.candidates().filter(|found| {

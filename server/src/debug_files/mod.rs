@@ -20,7 +20,6 @@ use symseal_bundle::DebugInfo;
 use crate::blobs::BlobDigest;
 use crate::ids::{BundleEntry, TooLarge};
 use crate::repositories::{Prefix, RepositoryName};
-use crate::seals::Verdict;
 pub(crate) use file::{INDEX_FILE, SAVE_AFTER};
 pub(crate) use key::{Key, SPLIT_UNIT};
 use layer::{Layer, NewFiles};
@@ -116,10 +115,8 @@ struct Known {
 pub(crate) struct Bundle {
     /// What it is.
     pub(crate) entry: Arc<BundleEntry>,
-    /// The repositories that have it.
-    pub(crate) repositories: BTreeSet<RepositoryName>,
-    /// What came out for its seals.
-    pub(crate) verdict: Verdict,
+    /// Where it is, and whether it is sealed there.
+    pub(crate) standing: Standing,
 }
 
 impl DebugFiles {
@@ -233,10 +230,17 @@ impl DebugFiles {
         self.known().bundles.iter().map(|(digest, bundle)| (digest.clone(), bundle.clone())).collect()
     }
 
-    /// Whether debuggers see a bundle.
+    /// Whether any debugger sees a bundle.
     pub(crate) fn is_shown(&self, digest: &BlobDigest) -> bool {
+        self.is_shown_to(digest, |_| true)
+    }
+
+    /// Whether debuggers see a bundle in one of the repositories that a caller may know of.
+    pub(crate) fn is_shown_to(&self, digest: &BlobDigest, may_know: impl Fn(&RepositoryName) -> bool) -> bool {
         let known = self.known();
-        known.bundles.get(digest).is_some_and(|bundle| standing::of(bundle, &known.required).is_some())
+        let Some(bundle) = known.bundles.get(digest) else { return false };
+        let mut verdicts = bundle.standing.verdicts();
+        verdicts.any(|(name, verdict)| may_know(name) && standing::is_shown_in(name, verdict, &known.required))
     }
 
     /// Makes all files of bundles that are not known yet visible at once, as far as their standing allows. Blocks.
@@ -252,8 +256,7 @@ impl DebugFiles {
                 continue;
             }
             files.add(&new)?;
-            let Standing { repositories, verdict } = standing;
-            entries.insert(new.digest, Bundle { entry: Arc::new(new.entry), repositories, verdict });
+            entries.insert(new.digest, Bundle { entry: Arc::new(new.entry), standing });
         }
         if entries.is_empty() {
             return Ok(());
@@ -274,22 +277,22 @@ impl DebugFiles {
         Ok(())
     }
 
-    /// Says where known bundles are now and whether they are sealed; those without a repository are forgotten. What
+    /// Says where known bundles are now and whether they are sealed there; those without a repository are forgotten. What
     /// follows from it is seen at once. Blocks.
     pub(crate) fn set(&self, standings: impl IntoIterator<Item = (BlobDigest, Standing)>) {
         let _arranging = self.arranging();
         let mut known = self.known();
         let mut changed = BTreeSet::new();
-        for (digest, Standing { repositories, verdict }) in standings {
-            if repositories.is_empty() {
+        for (digest, standing) in standings {
+            if standing.is_gone() {
                 if known.bundles.remove(&digest).is_some() {
                     changed.insert(digest.to_string());
                     known.is_unsaved = true;
                 }
             } else if let Some(bundle) = known.bundles.get_mut(&digest)
-                && (bundle.repositories != repositories || bundle.verdict != verdict)
+                && bundle.standing != standing
             {
-                (bundle.repositories, bundle.verdict) = (repositories, verdict);
+                bundle.standing = standing;
                 changed.insert(digest.to_string());
             }
         }

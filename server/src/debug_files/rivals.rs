@@ -64,13 +64,13 @@ impl DebugFiles {
             let id = contestable(key, offered)?;
             let sealed = |kind| -> Vec<(Candidate, &Bundle)> {
                 let others = others(&shown.layers, &known, key, (kind, &offered.digest), claim.bundle);
-                others.filter(|(_, bundle)| bundle.verdict.is_sealed()).collect()
+                others.filter(|(_, bundle)| bundle.standing.is_sealed_somewhere()).collect()
             };
             let of_kind = sealed(offered.kind);
             let is_new = of_kind.is_empty();
             let rivals = if is_new { sealed(the_other(offered.kind)) } else { of_kind };
             let is_own = |(_, bundle): &(Candidate, &Bundle)| {
-                is_same_owner(claim, bundle) || is_new && bundle.repositories.contains(claim.repository)
+                is_same_owner(claim, bundle) || is_new && bundle.standing.in_repository(claim.repository).is_some()
             };
             let (other, bundle) = rivals.first()?;
             if rivals.iter().any(is_own) || is_sealed_already(&shown.layers, &known, key, offered, claim.bundle) {
@@ -145,12 +145,12 @@ fn is_sealed_already(layers: &[Layer], known: &Known, key: &Key, offered: &Candi
     let mut all = kinds.into_iter().flat_map(|kind| layers.iter().map(move |layer| (layer, kind)));
     all.any(|(layer, kind)| {
         let mut same = layer.find_all(&key, kind).filter(|it| it.digest == offered.digest && it.bundle != *own);
-        same.any(|it| known.bundles.get(&it.bundle).is_some_and(|bundle| bundle.verdict.is_sealed()))
+        same.any(|it| known.bundles.get(&it.bundle).is_some_and(|bundle| bundle.standing.is_sealed_somewhere()))
     })
 }
 
 fn is_same_owner(claim: &Claim<'_>, sealed: &Bundle) -> bool {
     !sealed.entry.is_loose
         && sealed.entry.name == claim.name
-        && (claim.is_sealed || sealed.repositories.contains(claim.repository))
+        && (claim.is_sealed || sealed.standing.in_repository(claim.repository).is_some())
 }

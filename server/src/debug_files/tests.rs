@@ -1,6 +1,7 @@
 //! Which file answers, and from when on.
 
 use super::*;
+use crate::seals::Verdict;
 
 fn key() -> Key {
     Key::Id("ab".parse().unwrap())
@@ -12,7 +13,7 @@ fn name(text: &str) -> RepositoryName {
 
 fn standing(repository: &str, is_sealed: bool) -> Standing {
     let verdict = if is_sealed { Verdict::Sealed(Default::default()) } else { Verdict::Unsealed };
-    Standing { repositories: BTreeSet::from([name(repository)]), verdict }
+    Standing::default().with(name(repository), verdict)
 }
 
 /// A bundle of a release `release` with one file.
@@ -113,13 +114,36 @@ fn where_seals_are_required_a_bundle_is_seen_from_its_seal_on() {
     files.set([(new.digest.clone(), standing("prod/app", false))]);
     assert_eq!(find(&files), None);
     // A repository that asks for none shows it, and only to those who ask there or everywhere.
-    let both = Standing { repositories: [name("prod/app"), name("product")].into(), verdict: Verdict::Unsealed };
+    let both = standing("prod/app", false).with(name("product"), Verdict::Unsealed);
     files.set([(new.digest.clone(), both)]);
     let find_in = |prefix: &str| files.find_in(&Scope::of(name(prefix).into()), &key(), FileKind::Debuginfo);
     assert!(find(&files).is_some() && find_in("product").is_some());
     assert!(find_in("prod").is_none() && find_in("prod/app").is_none() && find_in("produc").is_none());
     files.require_seals(vec![Prefix::default()]);
     assert_eq!(find(&files), None);
+}
+
+#[test]
+fn a_seal_in_one_repository_is_none_in_another() {
+    let files = DebugFiles::default();
+    files.require_seals(vec![name("prod").into()]);
+    let (sealed, richer) = (bundle("symbols only", DebugInfo::Symbols, "one"), bundle("full", DebugInfo::Full, "two"));
+    let both = standing("vault", true).with(name("prod/app"), Verdict::Unsealed);
+    files.insert(vec![(sealed.clone(), both.clone().with(name("public"), Verdict::Unsealed))]).unwrap();
+    let find_in = |prefix: &str| files.find_in(&Scope::of(name(prefix).into()), &key(), FileKind::Debuginfo);
+    assert_eq!((find_in("prod/app"), find_in("vault"), find_in("public")), (None, Some(file(&sealed)), find(&files)));
+    assert!(!files.is_shown_to(&sealed.digest, |at| *at == name("prod/app")));
+    assert!(files.is_shown_to(&sealed.digest, |at| *at == name("public")));
+    // It goes before better files where it is sealed, and for those who ask there too.
+    files.insert(vec![(richer.clone(), standing("vault", false).with(name("public"), Verdict::Unsealed))]).unwrap();
+    assert_eq!((find_in("vault"), find_in("public")), (Some(file(&sealed)), Some(file(&richer))));
+    assert_eq!(find(&files), Some(file(&sealed)));
+    // Without the seal it is what it was everywhere else.
+    files.set([(sealed.digest.clone(), Standing::default().with(name("public"), Verdict::Unsealed))]);
+    assert_eq!((find_in("vault"), find_in("public")), (Some(file(&richer)), Some(file(&richer))));
+    let verdict = |may_know: &dyn Fn(&RepositoryName) -> bool| both.among(may_know).code();
+    assert_eq!((verdict(&|_| true), verdict(&|at| *at == name("prod/app"))), ("sealed", "unsealed"));
+    assert_eq!(verdict(&|_| false), "unjudged");
 }
 
 #[test]

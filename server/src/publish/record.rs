@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use super::{PublishError, holders, seal_of};
+use super::judging::holders;
+use super::{PublishError, seal_of};
 use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::ingest::{CheckedBundle, is_bundle, is_seal, open_published};

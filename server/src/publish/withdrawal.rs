@@ -4,8 +4,9 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use super::PublishError;
+use super::judging::{holders, reconsider};
 use super::record::record_seal;
-use super::{PublishError, holders, reconsider};
 use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::ingest::is_seal;

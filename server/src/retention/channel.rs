@@ -8,7 +8,7 @@ use symseal_seal::{SigstoreBundle, Statement};
 use super::Ground;
 use crate::blobs::BlobDigest;
 use crate::ids::BundleEntry;
-use crate::repositories::{Reference, Repository};
+use crate::repositories::Repository;
 use crate::seals::{Verdict, seals_in};
 
 /// A channel of a bundle.
@@ -20,21 +20,18 @@ pub(super) struct Channel {
     pub(super) sequence: Option<u64>,
 }
 
-/// The channels of a bundle, one at least. A bundle whose seals the server does not believe is in none. Blocks.
+/// The channels of a bundle by its seals in a repository, one at least. A bundle whose seals the server does not believe is in none. Blocks.
 ///
 /// # Errors
 /// A seal cannot be read now: nothing may go by what it does not say.
-pub(super) fn channels_of(ground: &Ground<'_>, bundle: &BlobDigest, entry: &BundleEntry) -> io::Result<Vec<Channel>> {
+pub(super) fn channels_of(
+    ground: &Ground<'_>,
+    repository: &Repository,
+    bundle: &BlobDigest,
+    entry: &BundleEntry,
+) -> io::Result<Vec<Channel>> {
     let none = || vec![Channel { name: None, sequence: None }];
-    let wanted = Reference::Digest(bundle.clone());
-    let holders: Vec<_> = ground
-        .repositories
-        .list()
-        .into_iter()
-        .filter(|(_, repository)| repository.manifest(&wanted).is_some())
-        .map(|(_, repository)| repository)
-        .collect();
-    let seals = seals_in(holders.iter().map(|repository| -> &Repository { repository }), bundle, ground.blobs)?;
+    let seals = seals_in(repository, bundle, ground.blobs)?;
     let verdict = ground.seals.judge(entry, &seals);
     if !matches!(verdict, Verdict::Sealed(_) | Verdict::Unjudged) {
         return Ok(none());

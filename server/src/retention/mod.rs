@@ -94,7 +94,7 @@ fn plan_repository(
             continue;
         };
         let arrived = repository.arrived(&digest)?;
-        let channels = channel::channels_of(ground, &digest, &entry)?;
+        let channels = channel::channels_of(ground, repository, &digest, &entry)?;
         items.push(Item { digest, entry, channels, arrived });
     }
     items.sort_by(|a, b| b.arrived.cmp(&a.arrived).then_with(|| a.digest.cmp(&b.digest)));

@@ -19,7 +19,7 @@ use crate::ingest::is_seal;
 use crate::repositories::{MANIFEST_LIMIT, Prefix, Repository};
 pub(crate) use verdict::{RefusedSeal, SealedBy, Verdict};
 
-/// Referrers of one bundle that are read as its seals. More are not seals but a flood.
+/// Referrers of one bundle in one repository that are read as its seals. More are not seals but a flood.
 const SEALS_LIMIT: usize = 256;
 
 /// How often the trust directory is looked at for changes.
@@ -140,24 +140,22 @@ pub(crate) fn has_seal(repository: &Repository, bundle: &BlobDigest) -> bool {
     repository.referrers(bundle).iter().any(|(_, manifest)| is_seal(manifest))
 }
 
-/// The bytes of a bundle's seals in these repositories, each once. What is lost is none. Blocks.
+/// The bytes of a bundle's seals in a repository, each once. What is lost is none. Blocks.
 ///
 /// # Errors
 /// One of them cannot be read now.
-pub(crate) fn seals_in<'r>(
-    repositories: impl IntoIterator<Item = &'r Repository>,
+pub(crate) fn seals_in(
+    repository: &Repository,
     bundle: &BlobDigest,
     blobs: &BlobDirectory,
 ) -> io::Result<Vec<Vec<u8>>> {
     let mut layers = BTreeSet::new();
-    for repository in repositories {
-        for (digest, _) in repository.referrers(bundle).iter().filter(|(_, manifest)| is_seal(manifest)) {
-            let Some(bytes) = unless_lost(blobs.read(digest, MANIFEST_LIMIT as u64))? else { continue };
-            layers.extend(seal_layers(&bytes));
-            if layers.len() >= SEALS_LIMIT {
-                tracing::warn!(%bundle, "a bundle has more than {SEALS_LIMIT} seals: the others are not looked at");
-                break;
-            }
+    for (digest, _) in repository.referrers(bundle).iter().filter(|(_, manifest)| is_seal(manifest)) {
+        let Some(bytes) = unless_lost(blobs.read(digest, MANIFEST_LIMIT as u64))? else { continue };
+        layers.extend(seal_layers(&bytes));
+        if layers.len() >= SEALS_LIMIT {
+            tracing::warn!(%bundle, "a bundle has more than {SEALS_LIMIT} seals: the others are not looked at");
+            break;
         }
     }
     layers.iter().filter_map(|layer| unless_lost(blobs.read(layer, SEAL_LIMIT as u64)).transpose()).collect()

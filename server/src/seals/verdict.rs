@@ -65,6 +65,16 @@ impl Verdict {
         matches!(self, Self::Sealed(_))
     }
 
+    /// Its place among those of several repositories, the one that says most first.
+    pub(crate) fn place(&self) -> u8 {
+        match self {
+            Self::Sealed(_) => 0,
+            Self::Refused(_) => 1,
+            Self::Unsealed => 2,
+            Self::Unjudged => 3,
+        }
+    }
+
     /// The stable text of what came out.
     pub(crate) fn code(&self) -> &'static str {
         match self {

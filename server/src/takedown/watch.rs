@@ -111,7 +111,8 @@ async fn show_again(app: &Arc<App>, digest: &BlobDigest, still: &[BlobDigest], i
             continue;
         }
         for (shown, manifest) in repository.manifests() {
-            let is_known = app.debug_files.bundle(&shown).is_some_and(|known| known.repositories.contains(&name));
+            let known = app.debug_files.bundle(&shown);
+            let is_known = known.is_some_and(|known| known.standing.in_repository(&name).is_some());
             if is_known {
                 continue;
             }

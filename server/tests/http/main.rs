@@ -33,6 +33,7 @@ mod revoked;
 mod round_trip;
 mod same_ids;
 mod seals;
+mod seals_elsewhere;
 mod sessions;
 mod small_disk;
 mod source_files;

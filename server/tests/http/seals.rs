@@ -1,135 +1,19 @@
 //! Seals at ingest: what is hidden until one holds, whose files answer, and who may not offer others.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::support::programs::{has, run};
-use crate::support::{Running, http, options};
+use crate::support::programs::has;
+use crate::support::sealing::{Built, Scene};
+use crate::support::{Running, options};
+use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, StatusCode};
 use serde_json::Value;
-use symseal_builder::{Options, SealOptions, SymbolBundleBuilder, seal_bundle};
+use symseal_builder::{SealOptions, seal_bundle};
+use symseal_bundle::Digest;
 use symseal_bundle::oci;
-use symseal_bundle::{Digest, LayoutDir};
 use symseal_registry::{Options as RegistryOptions, RegistryAuth, push};
-use symseal_seal::UtcSeconds;
-use symseal_sealer::{ArtifactKey, LogKey, TileLog, TrustChange, TrustInit, trust_init};
-use symseal_server::tokens::{NewToken, Tokens};
+use symseal_sealer::TrustChange;
 use symseal_server::{AccessConfig, SealRules};
-
-/// A key that a trust directory names for every release, one that it does not name, and a log.
-struct Scene {
-    folder: tempfile::TempDir,
-    root: ArtifactKey,
-    key: ArtifactKey,
-    stranger: ArtifactKey,
-    log: TileLog,
-    http: Client,
-}
-
-/// A bundle in a layout of its own.
-struct Built {
-    layout: LayoutDir,
-    digest: Digest,
-    /// The file that it has for the build-id.
-    file: Vec<u8>,
-}
-
-impl Scene {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let [root, key, stranger] = [(); 3].map(|()| ArtifactKey::generate().unwrap());
-        let log = TileLog::create(&at("log"), "log.example".parse().unwrap(), LogKey::generate().unwrap(), &at("seen"))
-            .unwrap();
-        let init = TrustInit {
-            root: &root,
-            artifact: key.public(),
-            names: &["*".to_owned()],
-            log: log.identity(),
-            operator: "a test",
-            at: UtcSeconds(0),
-            expires: None,
-        };
-        trust_init(&at("trust"), &init).unwrap();
-        Self { root, key, stranger, log, http: http(), folder }
-    }
-
-    fn data(&self) -> PathBuf {
-        self.folder.path().join("data")
-    }
-
-    async fn serve(&self, require: &[&str]) -> Running {
-        let require = require.iter().map(ToString::to_string).collect();
-        let rules = SealRules { trust: self.folder.path().join("trust"), require };
-        Running::start_judging(&self.data(), rules).await
-    }
-
-    /// A program with a build-id, whose bytes depend on `text` and which has debug information as `flags` say.
-    fn build(&self, release: &str, id: &str, text: &str, flags: &[&str]) -> Built {
-        let folder = self.folder.path().join(format!("{release}-{text}"));
-        std::fs::create_dir_all(&folder).unwrap();
-        let (source, binary) = (folder.join("app.c"), folder.join("app"));
-        std::fs::write(
-            &source,
-            format!("const char *text(void) {{ return \"{text}\"; }} int main(void) {{ return *text(); }}\n"),
-        )
-        .unwrap();
-        let id = format!("-Wl,--build-id=0x{id}");
-        let mut arguments = vec![source.to_str().unwrap(), "-o", binary.to_str().unwrap(), &id];
-        arguments.extend(flags);
-        run("cc", &arguments);
-        let layout = LayoutDir::create(folder.join("layout")).unwrap();
-        let options = Options { name: release.into(), version: "1".into(), ..Options::default() };
-        let digest = SymbolBundleBuilder::new(options).add_path(&binary).build(&layout).unwrap().digest;
-        Built { layout, digest, file: std::fs::read(binary).unwrap() }
-    }
-
-    fn seal(&mut self, built: &Built) -> Digest {
-        seal_bundle(&built.layout, &built.digest, &self.key, &mut self.log, &SealOptions::default()).unwrap()
-    }
-
-    async fn push(&self, server: &Running, built: &Built, repository: &str) -> Result<(), String> {
-        let reference = server.reference(&format!("{repository}:1"));
-        push(&built.layout, &built.digest, &reference, &options()).await.map(drop).map_err(|error| error.to_string())
-    }
-
-    async fn get(&self, server: &Running, path: &str) -> (StatusCode, Vec<u8>) {
-        let answer = self.http.get(server.url(path)).send().await.unwrap();
-        (answer.status(), answer.bytes().await.unwrap().to_vec())
-    }
-
-    async fn json(&self, server: &Running, path: &str) -> Value {
-        serde_json::from_slice(&self.get(server, path).await.1).unwrap()
-    }
-
-    /// What a build-id's debug information is; nothing at 404.
-    async fn answer(&self, server: &Running, path: &str) -> Option<Vec<u8>> {
-        match self.get(server, path).await {
-            (StatusCode::OK, bytes) => Some(bytes),
-            (StatusCode::NOT_FOUND, _) => None,
-            other => panic!("{path}: {other:?}"),
-        }
-    }
-
-    async fn verification(&self, server: &Running, built: &Built) -> Value {
-        self.json(server, &format!("/api/v1/bundles/{}", built.digest)).await["verification"].take()
-    }
-
-    /// PUTs a manifest of a layout as it is.
-    async fn put(
-        &self,
-        server: &Running,
-        built: &Built,
-        repository: &str,
-        digest: &Digest,
-        kind: &str,
-    ) -> (StatusCode, Value) {
-        let bytes = built.layout.read_blob(digest, oci::MAX_MANIFEST_BYTES).unwrap();
-        let url = server.url(&format!("/v2/{repository}/manifests/{digest}"));
-        let answer = self.http.put(url).header(CONTENT_TYPE, kind).body(bytes).send().await.unwrap();
-        (answer.status(), serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default())
-    }
-}
 
 const ID: &str = "/buildid/abcdef01/debuginfo";
 
@@ -334,20 +218,14 @@ async fn a_second_owner_learns_nothing_of_a_sealed_bundle_that_it_may_not_read()
         return;
     }
     let mut scene = Scene::new();
-    let tokens = Tokens::open(&scene.data(), None).await.unwrap();
-    let token = async |grants: &[&str]| {
-        let grants = grants.iter().map(|grant| grant.parse().unwrap()).collect();
-        let new = NewToken { name: "t".into(), created: UtcSeconds(1), expires: None, grants, keys: Vec::new() };
-        tokens.create(new).await.unwrap().0.expose().to_owned()
-    };
-    let owner = token(&["write:secret"]).await;
-    let stranger = token(&["write:public", "write:loose"]).await;
-    let reader = token(&["write:public", "read:secret"]).await;
-    let auditor = token(&["audit:read"]).await;
+    let owner = scene.token(&["write:secret"]).await;
+    let stranger = scene.token(&["write:public", "write:loose"]).await;
+    let reader = scene.token(&["write:public", "read:secret"]).await;
+    let auditor = scene.token(&["audit:read"]).await;
     let mut config = symseal_server::Config::new(scene.data(), ([127, 0, 0, 1], 0).into());
     config.access = AccessConfig::Tokens { anonymous_read: Vec::new() };
-    let rules = SealRules { trust: scene.folder.path().join("trust"), require: Vec::new() };
-    let server = Running::run(symseal_server::Server::bind(config).await.unwrap().judging(rules).await.unwrap());
+    let server = symseal_server::Server::bind(config).await.unwrap().judging(scene.rules(&[])).await.unwrap();
+    let server = Running::run(server);
     let push_as = async |token: &str, built: &Built, repository: &str| {
         let auth = RegistryAuth::Basic("ci".into(), token.into());
         let reference = server.reference(&format!("{repository}:1"));

@@ -15,9 +15,10 @@ use crate::app::App;
 use crate::blobs::BlobDigest;
 use crate::debug_files::{Bundle, Key, Scope};
 use crate::http::form_values;
+use crate::publish::seal_of;
 use crate::repositories::RepositoryName;
-use crate::seals::has_seal;
-use crate::store::BundleRow;
+use crate::seals::{Verdict, has_seal};
+use crate::store::{BundleRow, SealRow};
 use crate::takedown::IsTakenDown;
 
 /// Name, version, seal and the symbol index.
@@ -36,14 +37,16 @@ pub(crate) async fn get(
     if let Some(gone) = gone(&app, &caller, &digest) {
         return Err(ApiError::new(StatusCode::GONE, "taken-down", gone));
     }
-    let bundle = app.store.bundle(&digest).await?.ok_or_else(unknown)?;
+    let mut bundle = app.store.bundle(&digest).await?.ok_or_else(unknown)?;
     let content_type = HeaderValue::from_static("application/json");
     let known: Option<Known> = digest.parse().ok().and_then(|digest| {
         let known = app.debug_files.bundle(&digest)?;
-        Some(Known { is_shown: app.debug_files.is_shown(&digest), bundle: known })
+        let is_shown = app.debug_files.is_shown_to(&digest, |name| caller.may_read(name));
+        let verdict = known.standing.among(|name| caller.may_read(name));
+        Some(Known { is_shown, verdict, bundle: known })
     });
-    let repositories = known.iter().flat_map(|known| &known.bundle.repositories);
-    let readable: Vec<&str> = repositories.filter(|name| caller.may_read(name)).map(RepositoryName::as_str).collect();
+    let repositories = known.iter().flat_map(|known| known.bundle.standing.repositories());
+    let readable: Vec<&RepositoryName> = repositories.filter(|name| caller.may_read(name)).collect();
     if readable.is_empty() && !caller.may_read_all() {
         return Err(unknown());
     }
@@ -51,6 +54,10 @@ pub(crate) async fn get(
     let index = known.as_ref().map(|known| BlobDigest::from_sha256(known.bundle.entry.symbol_index));
     if let Some(gone) = index.and_then(|index| app.taken_down.get(&index)) {
         return Err(ApiError::new(StatusCode::GONE, "taken-down", gone));
+    }
+    if !caller.may_read_all() {
+        // What is recorded may be the seal of another repository.
+        bundle.seal = seal_among(&app, &digest, &readable).await?;
     }
     let text = body(bundle, known.as_ref(), &readable).into_bytes();
     Ok(([(header::CONTENT_TYPE, content_type)], app.memory.answer(text)?).into_response())
@@ -83,7 +90,7 @@ pub(crate) async fn list(
     let told = found.iter().filter_map(|digest| {
         let bundle = app.debug_files.bundle(digest)?;
         let mut readable: Vec<&RepositoryName> =
-            bundle.repositories.iter().filter(|name| caller.may_read(name)).collect();
+            bundle.standing.repositories().filter(|name| caller.may_read(name)).collect();
         let has_no_seal =
             |name: &&RepositoryName| app.repositories.get(name).is_none_or(|repository| !has_seal(&repository, digest));
         readable.sort_by_cached_key(has_no_seal);
@@ -94,20 +101,28 @@ pub(crate) async fn list(
                 "name": bundle.entry.name,
                 "version": bundle.entry.version,
                 "repositories": repositories,
-                "verification": bundle.verdict.to_json(),
+                "verification": bundle.standing.among(|name| caller.may_read(name)).to_json(),
             })
         })
     });
     Ok(app.memory.json(&json!({ "bundles": told.take(TOLD).collect::<Vec<_>>() }))?)
 }
 
-/// What is known beside the database.
+/// What the database records of a bundle's seals where these repositories are all that there is.
+async fn seal_among(app: &Arc<App>, digest: &str, readable: &[&RepositoryName]) -> Result<Option<SealRow>, ApiError> {
+    let Ok(wanted) = digest.parse::<BlobDigest>() else { return Ok(None) };
+    let (shared, among) = (Arc::clone(app), readable.iter().map(|name| (*name).clone()).collect());
+    Ok(app.pool.run(move || seal_of(&shared, &among, None, &wanted)).await??)
+}
+
+/// What is known beside the database, as far as the caller may know it.
 struct Known {
     bundle: Bundle,
+    verdict: Verdict,
     is_shown: bool,
 }
 
-fn body(bundle: BundleRow, known: Option<&Known>, repositories: &[&str]) -> String {
+fn body(bundle: BundleRow, known: Option<&Known>, repositories: &[&RepositoryName]) -> String {
     let seal = bundle.seal.map(|seal| {
         json!({
             "signer": seal.signer,
@@ -122,9 +137,9 @@ fn body(bundle: BundleRow, known: Option<&Known>, repositories: &[&str]) -> Stri
         "name": bundle.name,
         "version": bundle.version,
         "seal": seal,
-        "verification": known.map(|known| known.bundle.verdict.to_json()),
+        "verification": known.map(|known| known.verdict.to_json()),
         "shown": known.is_some_and(|known| known.is_shown),
-        "repositories": repositories,
+        "repositories": repositories.iter().map(|name| name.as_str()).collect::<Vec<_>>(),
     });
     // The index is JSON already, and may be large: it is put in as it is.
     let mut text = head.to_string();

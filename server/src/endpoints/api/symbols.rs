@@ -82,7 +82,7 @@ pub(crate) async fn list(
         .into_iter()
         .filter(|(_, known)| known.entry.is_loose)
         .filter_map(|(digest, known)| {
-            let readable = known.repositories.iter().filter(|name| caller.may_read(name));
+            let readable = known.standing.repositories().filter(|name| caller.may_read(name));
             let repositories: Vec<&str> = readable.map(RepositoryName::as_str).collect();
             let file =
                 json!({ "manifest": digest.to_string(), "name": known.entry.name, "repositories": repositories });

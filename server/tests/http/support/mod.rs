@@ -6,6 +6,7 @@ pub(crate) mod foreign;
 pub(crate) mod nginx;
 pub(crate) mod postgres;
 pub(crate) mod programs;
+pub(crate) mod sealing;
 pub(crate) mod upstreams;
 
 use std::net::SocketAddr;

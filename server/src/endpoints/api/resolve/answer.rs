@@ -9,7 +9,7 @@ use symseal_symx::{OpenError, SparseError, SparseTable};
 use super::Made;
 use super::request::{AddressKind, Platform, Request};
 use crate::app::App;
-use crate::debug_files::Candidate;
+use crate::debug_files::{Candidate, Scope};
 use crate::endpoints::api::ApiError;
 use crate::http::GrowingText;
 use crate::made_tables::MadeTable;
@@ -76,6 +76,7 @@ fn is_of(table: &DebugId, asked: &DebugId) -> bool {
 /// Names what is asked for by the table that was found, or else by the one that was made.
 pub(super) fn resolve(
     app: &App,
+    scope: &Scope,
     request: &Request,
     found: Option<(DebugId, Candidate)>,
     made: Made,
@@ -88,7 +89,7 @@ pub(super) fn resolve(
         (None, ..) => return miss(answer, MissReason::NotInBundle),
         (Some(found), ..) => found,
     };
-    let (mut provenance, sealed) = provenance(app, &candidate);
+    let (mut provenance, sealed) = provenance(app, scope, &candidate);
     let bytes = app.blobs.map(&candidate.digest)?;
     let mut source: &[u8] = &bytes;
     let damaged = |error: SparseError<OpenError>| {
@@ -129,9 +130,10 @@ fn resolve_made(
     write(answer, request, Some(id), Some((&table, source, Proof::None)), &provenance, None)
 }
 
-/// What the names of a table rest on, and whether its bundle's seal was judged to hold.
-fn provenance(app: &App, table: &Candidate) -> (Provenance, bool) {
-    let sealed = match app.debug_files.bundle(&table.bundle).map(|bundle| bundle.verdict) {
+/// What the names of a table rest on, and whether a seal of its bundle was judged to hold where the caller may read it.
+fn provenance(app: &App, scope: &Scope, table: &Candidate) -> (Provenance, bool) {
+    let known = app.debug_files.bundle(&table.bundle);
+    let sealed = match known.map(|bundle| bundle.standing.among(|name| scope.covers(name))) {
         Some(Verdict::Sealed(by)) => Some(by),
         _ => None,
     };

@@ -75,7 +75,7 @@ pub(crate) async fn post(
         _ => Made::Nothing,
     };
     let shared = Arc::clone(&app);
-    let text = app.naming.run(move || resolve(&shared, &request, found, made)).await??;
+    let text = app.naming.run(move || resolve(&shared, &scope, &request, found, made)).await??;
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text.into_body(&app.memory))
         .into_response())
 }
