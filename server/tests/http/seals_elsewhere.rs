@@ -4,6 +4,7 @@ use crate::support::programs::has;
 use crate::support::sealing::{Built, Scene};
 use crate::support::{Running, options};
 use reqwest::StatusCode;
+use reqwest::header::ACCEPT;
 use serde_json::{Value, json};
 use symseal_registry::{Options, RegistryAuth, push};
 use symseal_server::{AccessConfig, Config, Server};
@@ -50,7 +51,9 @@ impl Asker<'_> {
         let listed = self.json("/api/v1/bundles?debug_id=abcdef01").await;
         let found = self.json("/api/v1/search?q=app").await;
         let (_, page) = self.get(&format!("/bundles/{digest}")).await;
-        let (_, home) = self.get("/").await;
+        // Programs get a line of text there.
+        let browsed = self.scene.http.get(self.server.url("/")).header(ACCEPT, "text/html");
+        let (_, home) = self.ask(browsed).await;
         let asked = json!({"platform": "linux", "debug_id": "abcdef01", "addresses": ["0x1"]});
         let resolve = self.scene.http.post(self.server.url("/api/v1/resolve")).json(&asked);
         let resolved: Value = serde_json::from_str(&self.ask(resolve).await.1).unwrap();
@@ -61,7 +64,7 @@ impl Asker<'_> {
             is_sealed(&listed["bundles"][0]["verification"]),
             is_sealed(&found["releases"][0]["verification"]),
             page.contains(">sealed<"),
-            home.contains(">sealed<"),
+            home.contains("<b>1</b> of them sealed") && home.contains(">sealed<"),
             !resolved["provenance"]["seal"].is_null(),
         ];
         assert_eq!(resolved["provenance"]["bundle"], digest, "{resolved}");
