@@ -37,6 +37,7 @@ mod app;
 mod arrival;
 mod blobs;
 mod breakpad;
+mod bundled_tables;
 mod check;
 mod clock;
 mod collector;

@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::breakpad::{found, serving, upload};
-use crate::support::programs::Fixture;
+use crate::support::programs::{Fixture, has, output, publish, run};
 
 #[tokio::test]
 async fn of_symbol_files_with_one_id_the_one_that_has_the_name_answers() {
@@ -90,4 +90,44 @@ async fn addresses_of_modules_with_one_id_are_named_by_the_file_that_has_the_nam
         let frames = &answer["results"][0]["stacks"][0];
         assert_eq!([&frames[0]["function"], &frames[1]["function"]], ["in_libalpha.dylib", "in_libbeta.dylib"]);
     }
+}
+
+/// A build-id, and Breakpad's form of it.
+const ID: (&str, &str) = ("0123456789abcdef0123456789abcdef01234567", "67452301AB89EFCD0123456789ABCDEF0");
+
+#[tokio::test]
+async fn names_are_of_the_bundle_whose_file_answers() {
+    if !has("cc") || !has("nm") {
+        return;
+    }
+    let fixture = Fixture::new().await;
+    let folder = fixture.root.path();
+    // The larger file answers, and the other one has the larger table.
+    let large =
+        "char filler[200000] = {1};\nint of_the_file(void) { return 7; }\nint main(void) { return of_the_file(); }";
+    let many: String = (0..60).map(|at| format!("int of_the_table_{at}(int x) {{ return x + {at}; }}\n")).collect();
+    let mut files = Vec::new();
+    for (version, text) in [("1", large.to_owned()), ("2", many + "int main(void) { return 0; }")] {
+        let (source, binary) = (folder.join(format!("app{version}.c")), folder.join(version).join("app"));
+        std::fs::create_dir_all(binary.parent().unwrap()).unwrap();
+        std::fs::write(&source, text).unwrap();
+        let id = format!("-Wl,--build-id=0x{}", ID.0);
+        run("cc", &["-O0", "-g", source.to_str().unwrap(), "-o", binary.to_str().unwrap(), &id]);
+        publish(&fixture.server, folder, version, &[&binary]).await;
+        files.push(binary);
+    }
+    let answered = fixture.get(&format!("/buildid/{}/debuginfo", ID.0)).await.bytes().await.unwrap();
+    assert!(answered == std::fs::read(&files[0]).unwrap(), "the larger one was to answer");
+    let symbols = output("nm", &[files[0].to_str().unwrap()]);
+    let line = symbols.lines().find(|line| line.ends_with(" of_the_file")).unwrap();
+    let address = u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap();
+
+    let asked = json!({"jobs": [{"memoryMap": [["app", ID.1]], "stacks": [[[0, address]]]}]});
+    let of_v5 = posted(&fixture, "/symbolicate/v5", &asked).await;
+    assert_eq!(of_v5["results"][0]["stacks"][0][0]["function"], "of_the_file", "{of_v5}");
+    let asked = json!({"platform": "linux", "debug_id": ID.0, "addresses": [format!("{address:#x}")]});
+    let ours = posted(&fixture, "/api/v1/resolve", &asked).await;
+    assert_eq!(ours["frames"][0]["frames"][0]["function"], "of_the_file", "{ours}");
+    let symbol_file = found(&fixture, &format!("/symbols/app/{}/app.sym", ID.1)).await;
+    assert!(symbol_file.contains(" of_the_file\n") && !symbol_file.contains("of_the_table"), "{symbol_file}");
 }

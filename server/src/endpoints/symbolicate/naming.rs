@@ -13,7 +13,8 @@ use super::request::{Job, Offset, Request};
 use super::{MadeTables, Refused};
 use crate::app::App;
 use crate::blobs::NotGiven;
-use crate::debug_files::{FileKind, Key, Scope};
+use crate::bundled_tables::bundled_table;
+use crate::debug_files::Scope;
 use crate::endpoints::told_of_storage;
 use crate::http::GrowingText;
 use crate::ingest::parse_breakpad_id;
@@ -210,7 +211,7 @@ fn find_table<'r>(
     (name, id): (&str, &str),
 ) -> Result<Bytes<'r>, Missing> {
     let (guid, age) = parse_breakpad_id(id).ok_or(Missing::BadId)?;
-    if let Some(found) = app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable) {
+    if let Some(found) = bundled_table(app, scope, (guid, age)) {
         let map = app.blobs.map(&found.digest);
         return map.map(Bytes::Bundle).map_err(|error| missing(&error));
     }

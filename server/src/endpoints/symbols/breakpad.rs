@@ -14,6 +14,7 @@ use tempfile::NamedTempFile;
 use crate::app::App;
 use crate::blobs::{BlobDirectory, NotGiven};
 use crate::breakpad::{self, Head, SymbolFiles, base_name, file_name, is_title_of, loose_symbol_file, symbol_files};
+use crate::bundled_tables::bundled_table_soon;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::endpoints::{BY_ID, first_there, not_found, tree_file, unmade, whole_file};
 use crate::file_cache::{CacheKey, CachedFile, Note};
@@ -63,18 +64,19 @@ impl Wanted {
 
 /// GET or HEAD. None when the path names no symbol file.
 pub(super) async fn answer(
-    app: &App,
+    app: &Arc<App>,
     scope: &Scope,
     (method, request): (&Method, &HeaderMap),
     (path, query): (&str, Option<&str>),
     hops: &Hops,
 ) -> Option<Response> {
     let wanted = Wanted::parse(path, query)?;
-    let by_id = wanted.debug_id.map(|(guid, age)| Key::Breakpad { guid, age });
-    if let (Some((guid, age)), Some(key)) = (wanted.debug_id, by_id)
-        && let Some(table) = app.debug_files.find_in(scope, &key, FileKind::SymbolTable)
-    {
-        return Some(symbol_file(app, method, request, table, id_text(guid, age)).await);
+    if let Some((guid, age)) = wanted.debug_id {
+        match bundled_table_soon(app, scope, (guid, age)).await {
+            Ok(Some(table)) => return Some(symbol_file(app, method, request, table, id_text(guid, age)).await),
+            Ok(None) => {}
+            Err(lost) => return Some(unmade(request, "a symbol file could not be made", &io::Error::other(lost))),
+        }
     }
     if let Some((guid, age)) = wanted.debug_id
         && let Some(answer) = without_bundle(app, scope, (method, request), &wanted, (guid, age)).await

@@ -14,6 +14,8 @@ mod upstream;
 pub(crate) use breakpad::Wanted as WantedSymbolFile;
 pub(crate) use target::Target;
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 
@@ -32,7 +34,7 @@ const NOT_HERE: &str = "no bundle of this server has a file with this name and i
 /// Answers a request below `/symbols/` out of the repositories that `scope` covers, then, where that is all of them, of other servers;
 /// `path` is what follows, as it came.
 pub(crate) async fn answer(
-    app: &App,
+    app: &Arc<App>,
     scope: &Scope,
     method: &Method,
     (path, query): (&str, Option<&str>),

@@ -18,6 +18,7 @@ use super::ApiError;
 use crate::access::Caller;
 use crate::app::App;
 use crate::breakpad::base_name;
+use crate::bundled_tables::bundled_table;
 use crate::debug_files::{Candidate, FileKind, Key, Scope};
 use crate::http::{NotGathered, Peer, Share, content_coding, drain};
 use crate::ingest::{answers, breakpad_ids};
@@ -89,13 +90,10 @@ fn find(app: &App, scope: &Scope, request: &Request) -> io::Result<Option<(Debug
     let Some(id) = id else { return Ok(None) };
     // Tables are found by Breakpad's form of the id, which is shorter than a build-id.
     let bundles = app.debug_files.bundles_of(scope, &Key::Id(id.clone()));
-    let tables = breakpad_keys(&id)
-        .into_iter()
-        .filter_map(|(guid, age)| app.debug_files.find_in(scope, &Key::Breakpad { guid, age }, FileKind::SymbolTable));
-    let mut tables: Vec<Candidate> = tables.collect();
+    let tables = breakpad_keys(&id).into_iter().filter_map(|key| bundled_table(app, scope, key));
     // The bundle whose debug file answers names its frames, where it has a table.
-    tables.sort_by_key(|table| bundles.iter().position(|bundle| *bundle == table.bundle).unwrap_or(usize::MAX));
-    Ok(tables.into_iter().next().map(|table| (id, table)))
+    let place = |table: &Candidate| bundles.iter().position(|bundle| *bundle == table.bundle).unwrap_or(usize::MAX);
+    Ok(tables.min_by_key(place).map(|table| (id, table)))
 }
 
 /// The debug id of the PE file with a code id.
