@@ -29,6 +29,7 @@ use crate::limits::{Direction, Key, Turn};
 use crate::metrics::{Face, Kind};
 use crate::routes::unscoped;
 use crate::store::AuditRow;
+use crate::{retention, takedown};
 
 use caller::{Head, find_caller};
 
@@ -45,6 +46,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 const READING: &str = "GET, HEAD, OPTIONS";
 const READERS_HEADERS: &str = "range, if-range, if-match, if-none-match, if-modified-since, if-unmodified-since, x-debuginfod-maxsize, x-request-id";
 
+/// Which pages may load an answer as if it were a part of theirs (Fetch standard, "Cross-Origin-Resource-Policy").
+const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
 /// What an answer is about, for the audit log, where no header of it says that.
 #[derive(Debug, Clone)]
 pub(crate) struct Changed(pub(crate) BlobDigest);
@@ -59,8 +63,8 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
     }
     let for_pages = app.cors && face == Face::Debuginfod;
     let id = request_id(request.headers());
-    let span =
-        tracing::info_span!("request", %id, method = %request.method(), path = &*hide_tokens(request.uri().path()));
+    let (method, path) = (hide_secrets(request.method().as_str()), hide_tokens(request.uri().path()));
+    let span = tracing::info_span!("request", %id, method = &*method, path = &*path);
     let mut response = async {
         let address = request.extensions().get::<Peer>().map(|peer| peer.0);
         let told = |response: Response, token: Option<&str>| {
@@ -86,7 +90,7 @@ pub(crate) async fn receive(State(app): State<Arc<App>>, mut request: Request, n
             Err(refusal) => return told(send_away(&app, request, refusal), None),
         };
         let is_limited = !app.limits.are_none() && !is_probe(request.uri().path());
-        let key = is_limited.then(|| Key::of(caller.token_id(), address));
+        let key = is_limited.then(|| Key::of(caller.account().as_deref(), address));
         let direction = direction_of(face, request.method());
         if let Some(key) = &key
             && let Some(refusal) = wait_for_turn(&app, face, key, direction).await
@@ -170,6 +174,8 @@ fn keep_private(headers: &mut HeaderMap, by_token: bool) {
     if !by_token {
         return;
     }
+    // Another site's page cannot read it, and is not to see either whether there is something. What asks by `fetch` with CORS is not concerned.
+    headers.insert(RESOURCE_POLICY, HeaderValue::from_static("same-origin"));
     let said = headers.get(header::CACHE_CONTROL).and_then(|value| value.to_str().ok());
     let private = said.map(|said| said.replacen("public", "private", 1));
     if let Some(private) = private.and_then(|private| HeaderValue::try_from(private).ok()) {
@@ -190,7 +196,9 @@ fn request_id(headers: &HeaderMap) -> String {
     let is_sound = |id: &&str| {
         let is_short = !id.is_empty() && id.len() <= REQUEST_ID_LIMIT;
         // Logs show it.
-        is_short && id.bytes().all(|byte| byte.is_ascii_graphic()) && hide_secrets(id) == *id
+        let is_readable = is_short && id.bytes().all(|byte| byte.is_ascii_graphic());
+        // By these the audit log tells what no request did.
+        is_readable && hide_secrets(id) == *id && ![retention::AUDIT_ID, takedown::AUDIT_ID].contains(id)
     };
     if let Some(id) = sent.filter(is_sound) {
         return id.to_owned();

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use symseal_seal::{UtcSeconds, is_invisible};
 
+use crate::access::hide_secrets;
 use crate::clock::now;
 use crate::debug_files::Key;
 
@@ -97,9 +98,11 @@ impl WantedIds {
     }
 }
 
-/// Whether a stranger's text is one to show: short, and without characters that nobody sees or that turn the text around.
+/// Whether a stranger's text is one to show: short, without characters that nobody sees or that turn the text around, and without a token, which somebody
+/// may have put in the wrong place of a path.
 fn is_shown(text: &str) -> bool {
-    text.len() <= NAME_LIMIT && !text.chars().any(|character| character.is_control() || is_invisible(character))
+    let is_clear = |character: char| !character.is_control() && !is_invisible(character);
+    text.len() <= NAME_LIMIT && text.chars().all(is_clear) && hide_secrets(text) == text
 }
 
 #[cfg(test)]
@@ -124,6 +127,16 @@ mod tests {
         let first = list.first().unwrap();
         assert_eq!((&first.key, first.name.as_deref()), (&key(7), Some("app.pdb")));
         assert!((500..=1000).contains(&first.asked), "{}", first.asked);
+    }
+
+    #[test]
+    fn a_token_in_the_wrong_place_of_a_path_is_not_kept() {
+        let wanted = WantedIds::default();
+        let token = format!("symseal_{}", "0123456789abcdef".repeat(4));
+        wanted.count(&Key::image(&format!("x-{token}.dll"), "5f3a1b2c1f000"), None);
+        wanted.count(&key(1), Some(&token));
+        let list = wanted.list(|_| true);
+        assert!(list.len() == 1 && list.iter().all(|wanted| wanted.name.is_none()), "{list:?}");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Who sends a request, and what that one may do.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use symseal_seal::UtcSeconds;
 
-use super::{Action, Grant, SessionScope};
+use super::{Action, Grant, SessionScope, oidc};
 use crate::repositories::{Prefix, RepositoryName};
 use crate::tokens::TokenInfo;
 
@@ -98,6 +99,13 @@ impl Caller {
     /// The id of its token, for the logs.
     pub(crate) fn token_id(&self) -> Option<&str> {
         Some(&self.token()?.info.id)
+    }
+
+    /// Whom it counts as where callers are limited; `None`: its address.
+    pub(crate) fn account(&self) -> Option<Cow<'_, str>> {
+        let token = self.token()?;
+        let of_pipelines = oidc::account(&token.hash, &self.registry_grants());
+        Some(of_pipelines.map_or(Cow::Borrowed(token.info.id.as_str()), Cow::Owned))
     }
 
     /// From when on its token no longer holds.

@@ -22,7 +22,12 @@ pub(super) enum Credentials {
 /// Reads `Authorization`. Of `Basic` the password counts, as registry clients insist on a user's name; who gives an empty
 /// password may give the token as the name.
 pub(super) fn credentials(headers: &HeaderMap) -> Credentials {
-    let Some(value) = headers.get(header::AUTHORIZATION) else { return Credentials::None };
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = all.next() else { return Credentials::None };
+    if all.next().is_some() {
+        // A proxy may have gone by another one.
+        return Credentials::Unreadable;
+    }
     let Some((scheme, shown)) = value.to_str().ok().filter(|text| text.len() <= SHOWN_LIMIT).and_then(split) else {
         return Credentials::Unreadable;
     };
@@ -82,7 +87,9 @@ pub(crate) fn take_path_token<B>(request: &mut Request<B>) -> Option<PathToken> 
     let text = request.uri().path_and_query().map(PathAndQuery::as_str)?;
     let (token, rest) = text.strip_prefix(PATH_TOKEN)?.split_once('/')?;
     let token = PathToken(token.to_owned());
-    let uri = format!("/{rest}").parse::<Uri>().ok()?;
+    let mut parts = request.uri().clone().into_parts();
+    parts.path_and_query = Some(format!("/{rest}").parse().ok()?);
+    let uri = Uri::from_parts(parts).ok()?;
     *request.uri_mut() = uri;
     request.extensions_mut().insert(token.clone());
     Some(token)
@@ -104,6 +111,10 @@ mod tests {
     fn bearer_and_basic_hold_a_token() {
         let token = |text: &str| Credentials::Token(text.to_owned());
         assert_eq!(credentials(&HeaderMap::new()), Credentials::None);
+        let mut two = HeaderMap::new();
+        two.append(header::AUTHORIZATION, "Bearer abc".parse().unwrap());
+        two.append(header::AUTHORIZATION, "Bearer abd".parse().unwrap());
+        assert_eq!(credentials(&two), Credentials::Unreadable);
         assert_eq!(shown("Bearer abc"), token("abc"));
         assert_eq!(shown("bearer  abc "), token("abc"));
         // ci:abc, abc:

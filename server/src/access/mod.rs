@@ -177,16 +177,17 @@ impl Access {
         Ok(Caller::session(&rules.anonymous, token, session.scope))
     }
 
-    /// A session token for a caller, with what `scope` says of its grants; `None` on an open server.
-    pub(crate) fn open_session(&self, caller: &Caller, scope: SessionScope) -> Option<String> {
+    /// A session token for a caller, with what `scope` says of its grants, and the seconds that it holds; `None` on an open server.
+    pub(crate) fn open_session(&self, caller: &Caller, scope: SessionScope) -> Option<(String, i64)> {
         let rules = self.rules.as_ref()?;
-        let expires = now().0.saturating_add(i64::from(SESSION_SECONDS));
+        let at = now().0;
+        let expires = at.saturating_add(i64::from(SESSION_SECONDS));
         let expires = caller.token_expires().map_or(expires, |of_token| expires.min(of_token.0));
         let token = caller.token_hash().map(str::to_owned);
         let is_of_pipeline = token.as_deref().is_some_and(oidc::is_of_pipeline);
         let token_expires = caller.token_expires().filter(|_| is_of_pipeline).map(|time| time.0);
         let grants = if is_of_pipeline { caller.registry_grants() } else { Vec::new() };
-        Some(Session { token, scope, grants, expires, token_expires }.seal(&rules.key))
+        Some((Session { token, scope, grants, expires, token_expires }.seal(&rules.key), expires.saturating_sub(at)))
     }
 }
 

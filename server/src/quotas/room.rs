@@ -20,10 +20,13 @@ impl Place {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a place; one that was kept before is given back.
+    /// Keeps a place. Another request may have left a larger one, which then stays: one that hangs ends after those that came later and brought more.
     fn keep(&self, reservation: Reservation) {
-        let before = self.lock().replace(reservation);
-        drop(before);
+        let mut kept = self.lock();
+        let is_larger = kept.as_ref().is_none_or(|kept| kept.held().bytes < reservation.held().bytes);
+        let given_back = if is_larger { kept.replace(reservation) } else { Some(reservation) };
+        drop(kept);
+        drop(given_back);
     }
 
     /// Gives the place back.
@@ -36,8 +39,10 @@ impl Place {
 /// The place of one upload.
 pub(crate) struct Room<'a> {
     app: &'a App,
-    /// `None` for what belongs to no repository, or is in it already.
+    /// `None` for what belongs to no repository.
     name: Option<&'a RepositoryName>,
+    /// Bytes that take no room, as the repository has them already.
+    free: u64,
     reservation: Option<Reservation>,
     /// Whose place it is after this request.
     upload: Option<Arc<Upload>>,
@@ -57,23 +62,29 @@ pub(crate) enum Full {
 impl<'a> Room<'a> {
     /// For what comes to a repository.
     pub(crate) fn new(app: &'a App, name: Option<&'a RepositoryName>) -> Self {
-        Self { app, name, reservation: None, upload: None }
+        Self { app, name, free: 0, reservation: None, upload: None }
     }
 
     /// For what comes to an upload, which keeps its place for its next request.
-    pub(crate) fn of_upload(app: &'a App, name: Option<&'a RepositoryName>, upload: &Arc<Upload>) -> Self {
+    pub(crate) fn of_upload(app: &'a App, name: &'a RepositoryName, upload: &Arc<Upload>) -> Self {
         let reservation = upload.place().lock().take();
-        Self { app, name, reservation, upload: Some(Arc::clone(upload)) }
+        Self { app, name: Some(name), free: 0, reservation, upload: Some(Arc::clone(upload)) }
+    }
+
+    /// The first so many bytes take no room. Where what has them comes to nothing it must not stay: nothing counts it.
+    pub(crate) fn with_free(mut self, free: u64) -> Self {
+        self.free = free;
+        self
     }
 
     /// Makes room for an upload of so many bytes in all.
     pub(crate) fn take(&mut self, bytes: u64) -> Result<(), Full> {
         self.app.limits.check_upload(bytes)?;
         let Some(name) = self.name else { return Ok(()) };
-        let has = self.reservation.as_ref().map_or(0, |reservation| reservation.held().bytes);
+        let has = self.reservation.as_ref().map_or(0, |reservation| reservation.held().bytes).saturating_add(self.free);
         let Some(needed) = bytes.checked_sub(has).filter(|needed| *needed > 0) else { return Ok(()) };
         // Near the quota what is needed may fit where a whole step does not.
-        let is_ahead = has > 0 && self.grow(name, needed.next_multiple_of(STEP)).is_ok();
+        let is_ahead = self.reservation.is_some() && self.grow(name, needed.next_multiple_of(STEP)).is_ok();
         let grown = if is_ahead { Ok(()) } else { self.grow(name, needed) };
         grown.map_err(|over| {
             self.app.quotas.count_refusal();

@@ -22,7 +22,7 @@ use crate::seals::Seals;
 use channel::Channel;
 use order::Places;
 
-pub(crate) use round::retain_again;
+pub(crate) use round::{AUDIT_ID, retain_again};
 pub use round::{Retained, Retention, plan_retention, retain_stopped};
 
 /// What becomes of a bundle in a repository.

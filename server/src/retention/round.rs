@@ -30,7 +30,7 @@ const INTERVAL: Duration = Duration::from_secs(60 * 60);
 const FIRST_ROUND: Duration = Duration::from_secs(60);
 
 /// What the lines of the audit log have in the place of a request's id.
-const AUDIT_ID: &str = "retention";
+pub(crate) const AUDIT_ID: &str = "retention";
 
 /// What a round did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -20,6 +20,7 @@ use crate::notes::{Note, Notes, Stamp};
 use crate::repositories::{Manifest, Repositories, Repository};
 
 pub(crate) use lost::tell_of_lost;
+pub(crate) use operator::AUDIT_ID;
 pub use operator::{TakenDownNow, Tombstones};
 pub(crate) use told::gone;
 pub(crate) use watch::{refresh, watch};

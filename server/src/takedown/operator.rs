@@ -12,7 +12,7 @@ use crate::store::{self, AuditRow, Store};
 use crate::{Config, ServerError};
 
 /// What the lines of the audit log have in the place of a request's id.
-pub(super) const AUDIT_ID: &str = "takedown";
+pub(crate) const AUDIT_ID: &str = "takedown";
 
 /// What became of a takedown.
 #[derive(Debug, Clone, PartialEq, Eq)]

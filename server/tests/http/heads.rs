@@ -31,11 +31,26 @@ async fn bodies_that_come_otherwise_than_in_chunks_and_targets_of_other_schemes_
         "POST {push} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\naaaaa\r\n{chunks}"
     );
     assert!(said(&server, &plain).await.starts_with("HTTP/1.1 201 "));
-    for (target, status) in
-        [("ftp://x/healthz", 421), ("gopher://x/t/secret/healthz", 421), ("http://localhost/healthz", 200)]
-    {
+    for (target, status) in [
+        ("ftp://x/healthz", 421),
+        ("gopher://x/t/secret/healthz", 421),
+        ("http://localhost/healthz", 200),
+        ("http://evil.example/v2/_catalog", 421),
+        ("http://evil.example/t/x/v2/_catalog", 421),
+    ] {
         let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         let said = said(&server, &request).await;
         assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{target}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn the_audit_logs_own_ids_are_given_to_no_request() {
+    let data = tempfile::tempdir().unwrap();
+    let server = Running::start(data.path()).await;
+    for (id, is_taken) in [("build-7", true), ("retention", false), ("takedown", false)] {
+        let head = format!("Host: localhost\r\nConnection: close\r\nX-Request-Id: {id}");
+        let said = said(&server, &format!("GET /healthz HTTP/1.1\r\n{head}\r\n\r\n")).await;
+        assert_eq!(said.contains(&format!("x-request-id: {id}\r\n")), is_taken, "{said}");
     }
 }

@@ -26,6 +26,7 @@ mod named_elsewhere;
 mod oidc;
 mod own_files;
 mod quotas;
+mod quotas_at_once;
 mod registry;
 mod resolve_api;
 mod retention;

@@ -87,6 +87,11 @@ fn claims(issuer: &str) -> Value {
 }
 
 async fn server(folder: &Path, issuer: &str) -> Running {
+    server_with(folder, issuer, "").await
+}
+
+/// One whose configuration has more lines at its end.
+async fn server_with(folder: &Path, issuer: &str, more: &str) -> Running {
     let file = folder.join("server.toml");
     let text = format!(
         r#"
@@ -101,6 +106,7 @@ async fn server(folder: &Path, issuer: &str) -> Running {
             [[access.oidc.rules]]
             claims = {{ repository = "acme/app" }}
             grants = ["read:acme"]
+            {more}
         "#
     );
     std::fs::write(&file, text).unwrap();
@@ -139,6 +145,7 @@ async fn a_pipeline_does_what_its_claims_give_and_nothing_else() {
     let url = server.url("/api/v1/token?scope=repository:acme/app:pull,push&scope=repository:acme/other:push");
     let answer = http.get(url).basic_auth("ci", Some(signer.token(&short))).send().await.unwrap();
     let session: Value = answer.json().await.unwrap();
+    assert!((55..=60).contains(&session["expires_in"].as_i64().unwrap()), "{session}");
     let session = session["token"].as_str().unwrap();
     let sealed: Value = serde_json::from_slice(
         &URL_SAFE_NO_PAD.decode(session.trim_start_matches("symsess_").split('.').next().unwrap()).unwrap(),
@@ -185,6 +192,7 @@ async fn a_pipeline_does_what_its_claims_give_and_nothing_else() {
         ("for another service", with("aud", json!("https://other.example.org"))),
         ("of another issuer", with("iss", json!("https://ci.example.org"))),
         ("expired", with("exp", json!(now() - 60))),
+        ("until no time", with("exp", json!(u64::MAX))),
         ("not yet", with("nbf", json!(now() + 600))),
         ("not yet, by a text", with("nbf", json!((now() + 600).to_string()))),
         ("from no time on", with("nbf", json!("abc"))),
@@ -206,9 +214,33 @@ async fn a_pipeline_does_what_its_claims_give_and_nothing_else() {
         ("of a clock that goes before", with("iat", json!(now() + 20))),
         ("that does not say when", without("iat")),
         ("by fractions of a second", with("iat", json!(now() as f64 - 0.5))),
+        ("until a fraction of a second", with("exp", json!(now() as f64 + 300.5))),
     ] {
         assert_eq!(push(&http, &server, "acme/app", &token).await, StatusCode::ACCEPTED, "{what}");
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn pipelines_with_the_same_rights_are_one_caller_whatever_their_subjects() {
+    let folder = tempfile::tempdir().unwrap();
+    let (issuer, signer) = (issuer().await, Signer::new("one"));
+    issuer.keys.lock().unwrap().push(signer.published());
+    let limits = "[limits]\nrequests_per_second = 0.001\nburst = 4";
+    let (server, http) = (server_with(folder.path(), &issuer.url, limits).await, http());
+    let of = |branch: &str, reference: &str| {
+        let mut claims = claims(&issuer.url);
+        claims["sub"] = json!(format!("repo:acme/app:ref:refs/heads/{branch}"));
+        claims["ref"] = json!(reference);
+        signer.token(&claims)
+    };
+    for branch in ["a", "b", "c", "d"] {
+        assert_eq!(push(&http, &server, "acme/app", &of(branch, "refs/tags/v1")).await, StatusCode::ACCEPTED);
+    }
+    let fifth = push(&http, &server, "acme/app", &of("e", "refs/tags/v1")).await;
+    assert_eq!(fifth, StatusCode::TOO_MANY_REQUESTS);
+    // Others, which may read alone, have turns of their own.
+    assert_eq!(push(&http, &server, "acme/app", &of("f", "refs/heads/f")).await, StatusCode::FORBIDDEN);
     server.stop().await;
 }
 

@@ -8,16 +8,16 @@ use symseal_server::{Config, QuotaConfig};
 
 use crate::support::{Running, http, noise};
 
-const LIMIT: u64 = 1_000_000;
+pub(crate) const LIMIT: u64 = 1_000_000;
 
-struct Scene {
-    root: tempfile::TempDir,
+pub(crate) struct Scene {
+    pub(crate) root: tempfile::TempDir,
     quotas: Vec<QuotaConfig>,
-    http: Client,
+    pub(crate) http: Client,
 }
 
 impl Scene {
-    fn new(quotas: &[(&str, Option<u64>, Option<u64>)]) -> Self {
+    pub(crate) fn new(quotas: &[(&str, Option<u64>, Option<u64>)]) -> Self {
         let quota = |(prefix, bytes, bundles): &(&str, _, _)| QuotaConfig {
             prefix: prefix.parse().unwrap(),
             bytes: *bytes,
@@ -32,11 +32,11 @@ impl Scene {
         config
     }
 
-    async fn start(&self) -> Running {
+    pub(crate) async fn start(&self) -> Running {
         Running::start_as(self.config()).await
     }
 
-    async fn push(&self, server: &Running, repository: &str, bytes: &[u8]) -> Response {
+    pub(crate) async fn push(&self, server: &Running, repository: &str, bytes: &[u8]) -> Response {
         let url = server.url(&format!("/v2/{repository}/blobs/uploads/?digest={}", Digest::of(bytes)));
         self.http.post(url).body(bytes.to_vec()).send().await.unwrap()
     }
@@ -46,7 +46,7 @@ impl Scene {
         self.http.put(url).header(CONTENT_TYPE, kind).body(text.to_owned()).send().await.unwrap()
     }
 
-    async fn metric(&self, server: &Running, name: &str) -> u64 {
+    pub(crate) async fn metric(&self, server: &Running, name: &str) -> u64 {
         let text = self.http.get(server.url("/metrics")).send().await.unwrap().text().await.unwrap();
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{name}: {text}"));
         line.rsplit(' ').next().unwrap().parse().unwrap()
@@ -61,7 +61,7 @@ fn manifest(layers: &[&[u8]]) -> String {
     json!({"schemaVersion": 2, "mediaType": oci::MANIFEST, "artifactType": "a/b", "layers": layers}).to_string()
 }
 
-async fn refused(answer: Response, status: StatusCode) -> String {
+pub(crate) async fn refused(answer: Response, status: StatusCode) -> String {
     assert_eq!(answer.status(), status);
     let body: Value = answer.json().await.unwrap();
     assert_eq!(body["errors"][0]["code"], "DENIED", "{body}");

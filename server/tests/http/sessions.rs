@@ -70,6 +70,17 @@ impl Scene {
     }
 }
 
+#[tokio::test]
+async fn pages_of_other_sites_cannot_load_what_a_token_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let scene = Scene::start(folder.path()).await;
+    for path in ["/v2/team/x/tags/list", "/v2/team/none/tags/list", "/api/v1/search?q=x", "/buildid/ab/debuginfo"] {
+        let url = scene.server.url(path);
+        let answer = scene.http.get(url).basic_auth("me", Some(&scene.token)).send().await.unwrap();
+        assert_eq!(answer.headers()["cross-origin-resource-policy"], "same-origin", "{path}");
+    }
+}
+
 fn blob() -> Digest {
     Digest::of(b"{}")
 }

@@ -116,7 +116,8 @@ impl Issuers {
             return Err(OidcError::Refused("no rule of the server gives its claims anything".to_owned()));
         }
         let subject = claims.get("sub").and_then(Value::as_str).unwrap_or_default();
-        let expires = claims.get("exp").and_then(Value::as_i64).unwrap_or_default();
+        let expires = seconds(&claims, "exp")
+            .ok_or_else(|| OidcError::Refused("the time when it expires (exp) is none".to_owned()))?;
         // Two issuers may know the same subject; no issuer has a `#` in its name.
         let id = format!("{MARK}{}#{}", issuer.name(), shown(subject));
         Ok(Arc::new(known(&id, grants, expires)))
@@ -131,6 +132,16 @@ pub(super) fn of_session(token: &str, grants: &[Grant], expires: i64) -> Option<
 /// Whether what a caller is known by is an identity token's.
 pub(super) fn is_of_pipeline(hash: &str) -> bool {
     hash.starts_with(MARK)
+}
+
+/// Whom a pipeline counts as where callers are limited: all that an issuer vouches for and that have the same rights are one, as all holders of one token
+/// are. By their subjects whoever makes a branch would be somebody new. `None`: it is none.
+pub(super) fn account(hash: &str, grants: &[Grant]) -> Option<String> {
+    let (issuer, _) = hash.strip_prefix(MARK)?.split_once('#')?;
+    let mut grants: Vec<String> = grants.iter().map(ToString::to_string).collect();
+    grants.sort_unstable();
+    grants.dedup();
+    Some(format!("{MARK}{issuer}#{}", grants.join(",")))
 }
 
 /// Whether a token that expires then holds at a time, as it does at the start of a request.
@@ -181,6 +192,14 @@ fn has_critical(text: &str) -> bool {
 fn is_past(claims: &Map<String, Value>, claim: &str, at: UtcSeconds) -> bool {
     let latest = at.0.saturating_add(i64::try_from(LEEWAY).unwrap_or_default());
     claims.get(claim).is_none_or(|time| time.as_f64().is_some_and(|time| time <= latest as f64))
+}
+
+/// The whole seconds of a time, which may have a fraction (RFC 7519, section 2).
+fn seconds(claims: &Map<String, Value>, claim: &str) -> Option<i64> {
+    let time = claims.get(claim)?;
+    // Beyond that a number of seconds is not told from its neighbours.
+    let exact = |time: &f64| (0.0..=9_007_199_254_740_992.0).contains(time);
+    time.as_i64().or_else(|| time.as_f64().filter(exact).map(|time| time as i64))
 }
 
 /// A part of a token as JSON.

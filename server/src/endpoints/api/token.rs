@@ -10,7 +10,7 @@ use axum::{Extension, Json};
 use serde_json::json;
 
 use super::ApiError;
-use crate::access::{Caller, SESSION_SECONDS, SessionScope};
+use crate::access::{Caller, CallerError, SessionScope};
 use crate::app::App;
 use crate::clock::now;
 use crate::http::form_values;
@@ -28,17 +28,21 @@ pub(crate) async fn get(
     }
     let scopes = form_values(query.as_deref(), "scope");
     let scope = SessionScope::of(&scopes).within(|name, action| caller.may_do(name, action));
-    let session = app.access.open_session(&caller, scope).ok_or_else(|| {
+    let (session, seconds) = app.access.open_session(&caller, scope).ok_or_else(|| {
         ApiError::new(
             StatusCode::NOT_FOUND,
             "open-server",
             "this server asks nobody for a token, and so has no sessions",
         )
     })?;
+    if seconds <= 0 {
+        // A pipeline's, whose clock is allowed to be off.
+        return Err(CallerError::Expired.into());
+    }
     let body = json!({
         "token": session,
         "access_token": session,
-        "expires_in": SESSION_SECONDS,
+        "expires_in": seconds,
         "issued_at": now().to_string(),
     });
     Ok(([(header::CACHE_CONTROL, HeaderValue::from_static("no-store"))], Json(body)).into_response())

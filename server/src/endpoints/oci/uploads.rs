@@ -104,7 +104,7 @@ async fn append(
     request: &HeaderMap,
     body: Body,
 ) -> Result<(), OciError> {
-    let mut room = Room::of_upload(app, Some(name), upload);
+    let mut room = Room::of_upload(app, name, upload);
     let (writer, tail) = receive(app, (name, caller), (upload, 0, turn), request, body, &mut room).await?;
     app.access.check_again(caller).await?;
     let shared = Arc::clone(upload);
@@ -133,7 +133,7 @@ async fn unless_given_up<T>(
         // Where another request has taken the session over it is that one's.
         drop(app.pool.run(move || shared.rewind(&turn)).await?);
         // Its place in the quota shrinks to what stays.
-        drop(Room::of_upload(app, Some(name), upload));
+        drop(Room::of_upload(app, name, upload));
     }
     Err(refused.with_headers(progress(name, upload)))
 }
@@ -214,16 +214,30 @@ async fn mount(
     let (blobs, wanted) = (app.blobs.clone(), digest.clone());
     // It may have gone before it was pinned, or be in the cache alone.
     let Some(size) = app.pool.run(move || blobs.stored_size(&wanted)).await?? else { return Ok(false) };
-    let more = Held { bytes: if repository.has_blob(digest) { 0 } else { size }, bundles: 0 };
-    let reservation = app.quotas.reserve(&app.repositories, name, more).inspect_err(|_| app.quotas.count_refusal())?;
-    let (shared, wanted) = (Arc::clone(repository), digest.clone());
-    let link = move || -> std::io::Result<()> {
-        let (_pin, _reservation) = (pin, reservation);
-        shared.link_blob(&wanted, size)
+    let (shared, to, here, wanted) = (Arc::clone(app), Arc::clone(repository), name.clone(), digest.clone());
+    let link = move || -> Result<(), OciError> {
+        let _pin = pin;
+        offer(&shared, (&here, &to), &wanted, size)
     };
     app.pool.run(link).await??;
     made_good(app, Some(name), promise, &[(digest.clone(), size)]).await?;
     Ok(true)
+}
+
+/// Offers a blob in a repository, which it need not have any more that had it a moment ago: what it has takes no room. Blocks.
+fn offer(
+    app: &App,
+    (name, repository): (&RepositoryName, &Repository),
+    digest: &BlobDigest,
+    size: u64,
+) -> Result<(), OciError> {
+    if repository.tell_of_blob(digest)? {
+        return Ok(());
+    }
+    let more = Held { bytes: size, bundles: 0 };
+    let reserved = app.quotas.reserve(&app.repositories, name, more);
+    let _reservation = reserved.inspect_err(|_| app.quotas.count_refusal())?;
+    Ok(repository.link_blob(digest, size)?)
 }
 
 /// Takes a body into a session. The blocks but the last are on disk; the last comes back, so that a small blob costs
@@ -307,20 +321,37 @@ async fn finish(
     request: &HeaderMap,
     body: Body,
 ) -> Result<Response, OciError> {
-    // What is here already comes to nothing more.
-    let mut room = Room::of_upload(app, (!repository.has_blob(digest)).then_some(name), &upload);
-    let (writer, tail) = receive(app, (name, caller), (&upload, 0, turn), request, body, &mut room).await?;
+    // What is here already takes no room.
+    let free = if repository.has_blob(digest) { stored_size(app, digest).await? } else { 0 };
+    let mut room = Room::of_upload(app, name, &upload).with_free(free);
+    let (writer, tail) = match receive(app, (name, caller), (&upload, 0, turn), request, body, &mut room).await {
+        Err(refused) if free > 0 && !refused.is_refusal() => {
+            // Nothing counts what came of it, so it does not stay. Where another request has taken the session over it is that one's.
+            if let Some(turn) = turn.clone() {
+                let shared = Arc::clone(&upload);
+                drop(app.pool.run(move || shared.rewind(&turn)).await?);
+            }
+            return Err(refused.with_headers(progress(name, &upload)));
+        }
+        received => received?,
+    };
     let reservation = room.into_reservation();
     let promise = app.promise(Some(name), [digest]).await?;
     app.access.check_again(caller).await?;
     let (uploads, blobs, expected) = (app.uploads.clone(), app.blobs.clone(), digest.clone());
-    let taken_down = Arc::clone(&app.taken_down);
+    let (shared, here, taken_down) = (Arc::clone(app), name.clone(), Arc::clone(&app.taken_down));
     // One job, so that a client that goes away leaves either a session or a visible blob.
     let commit = move || -> Result<u64, OciError> {
-        let (_pin, _reservation) = (blobs.pin(&expected), reservation);
+        let _pin = blobs.pin(&expected);
         upload.append(&writer, &tail)?;
         let commit = uploads.commit(&upload, &writer, &expected, &blobs)?;
-        repository.link_blob(&expected, commit.size)?;
+        if free > 0 {
+            drop(reservation);
+            offer(&shared, (&here, &repository), &expected, commit.size)?;
+        } else {
+            let _reservation = reservation;
+            repository.link_blob(&expected, commit.size)?;
+        }
         // While the bytes came.
         if let Some(gone) = taken_down.get(&expected) {
             taken_down.hide_in_one(&repository, &expected, &blobs);
@@ -332,6 +363,12 @@ async fn finish(
     made_good(app, Some(name), promise, &[(digest.clone(), bytes)]).await?;
     app.metrics.blob_stored(bytes);
     Ok(created(name, digest))
+}
+
+/// Bytes of a blob; none where they are gone.
+async fn stored_size(app: &App, digest: &BlobDigest) -> Result<u64, OciError> {
+    let (blobs, wanted) = (Arc::clone(&app.blobs), digest.clone());
+    Ok(app.pool.run(move || blobs.stored_size(&wanted)).await??.unwrap_or_default())
 }
 
 fn created(name: &RepositoryName, digest: &BlobDigest) -> Response {
