@@ -17,7 +17,7 @@ use crate::support::{Running, http, options};
 const SECRET: &str = "int secret(int x) { return 2 * x; }\nint main(void) { return secret(3) - 6; }\n";
 
 /// A program of this source with the id that both releases have, and the path of its source.
-fn compile(folder: &Path) -> (PathBuf, String) {
+pub(crate) fn compile(folder: &Path) -> (PathBuf, String) {
     let (source, binary) = (folder.join("app.c"), folder.join("app"));
     std::fs::write(&source, SECRET).unwrap();
     let (path, output) = (source.to_str().unwrap(), binary.to_str().unwrap());
@@ -26,14 +26,14 @@ fn compile(folder: &Path) -> (PathBuf, String) {
 }
 
 /// A bundle with its sources in a layout.
-struct Release {
-    layout: LayoutDir,
-    bundle: Digest,
-    sources: Digest,
+pub(crate) struct Release {
+    pub(crate) layout: LayoutDir,
+    pub(crate) bundle: Digest,
+    pub(crate) sources: Digest,
 }
 
 impl Release {
-    fn build(folder: &Path, name: &str, binary: &Path) -> Self {
+    pub(crate) fn build(folder: &Path, name: &str, binary: &Path) -> Self {
         let layout = LayoutDir::create(folder.join(name)).unwrap();
         let release = Options { name: name.into(), version: "1".into(), ..Options::default() };
         let sources = SourceOptions { roots: vec![folder.into()], maps: Vec::new() };
@@ -42,7 +42,7 @@ impl Release {
     }
 
     /// The manifest of its sources: the table, then packs.
-    fn sources(&self) -> Value {
+    pub(crate) fn sources(&self) -> Value {
         let artifact = self.json(&self.sources.to_string());
         let first = artifact.pointer("/manifests/0/digest").and_then(Value::as_str).map(|first| self.json(first));
         first.unwrap_or(artifact)

@@ -42,6 +42,7 @@ mod strange_paths;
 mod support;
 mod symbol_servers;
 mod takedown;
+mod takedown_parts;
 mod traces;
 mod trees;
 mod trees_changing;

@@ -12,11 +12,11 @@ use symseal_server::{AccessConfig, Collected, Config, Note, Origins, Tombstones}
 use crate::support::programs::{has, publish, run};
 use crate::support::{Running, http, options};
 
-fn config(root: &Path) -> Config {
+pub(crate) fn config(root: &Path) -> Config {
     Config::new(root.join("data"), ([127, 0, 0, 1], 0).into())
 }
 
-fn note() -> Note {
+pub(crate) fn note() -> Note {
     let at = symseal_seal::UtcSeconds(
         i64::try_from(std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs()).unwrap(),
     );
@@ -32,12 +32,12 @@ fn program(root: &Path, number: u8) -> PathBuf {
     binary
 }
 
-async fn status(server: &Running, path: &str) -> StatusCode {
+pub(crate) async fn status(server: &Running, path: &str) -> StatusCode {
     http().get(server.url(path)).send().await.unwrap().status()
 }
 
 /// Waits until a path answers so.
-async fn becomes(server: &Running, path: &str, expected: StatusCode) {
+pub(crate) async fn becomes(server: &Running, path: &str, expected: StatusCode) {
     let started = Instant::now();
     while status(server, path).await != expected {
         assert!(started.elapsed() < Duration::from_secs(10), "{path} is not {expected}");
@@ -45,7 +45,7 @@ async fn becomes(server: &Running, path: &str, expected: StatusCode) {
     }
 }
 
-async fn json_of(server: &Running, path: &str) -> Value {
+pub(crate) async fn json_of(server: &Running, path: &str) -> Value {
     http().get(server.url(path)).send().await.unwrap().json().await.unwrap()
 }
 
@@ -68,19 +68,19 @@ async fn statuses(server: &Running, digest: &Digest, blob: &Digest) -> Vec<(Stri
 }
 
 /// A server with a release of two programs.
-struct Scene {
-    root: tempfile::TempDir,
-    server: Running,
+pub(crate) struct Scene {
+    pub(crate) root: tempfile::TempDir,
+    pub(crate) server: Running,
     one: PathBuf,
     two: PathBuf,
     /// The release.
-    first: Digest,
-    tombstones: Tombstones,
+    pub(crate) first: Digest,
+    pub(crate) tombstones: Tombstones,
 }
 
 impl Scene {
     /// `None` where there is no compiler.
-    async fn start() -> Option<Self> {
+    pub(crate) async fn start() -> Option<Self> {
         if !has("cc") {
             return None;
         }
@@ -550,24 +550,4 @@ async fn a_bundle_that_was_deleted_before_is_taken_down_with_what_it_alone_named
     }
     assert!(!kept.iter().any(|path| stored(&hex(path))));
     server.stop().await;
-}
-
-#[tokio::test]
-async fn a_symbol_index_that_is_taken_down_is_no_part_of_what_is_told_of_its_bundle() {
-    let Some(Scene { root, server, first, tombstones, .. }) = Scene::start().await else { return };
-    let layout = LayoutDir::open(root.path().join("layout-1")).unwrap();
-    let json = |digest: &str| -> Value {
-        serde_json::from_slice(&layout.read_blob(&digest.parse().unwrap(), oci::MAX_MANIFEST_BYTES).unwrap()).unwrap()
-    };
-    let manifest = json(json(&first.to_string())["manifests"][0]["digest"].as_str().unwrap());
-    let layers = manifest["layers"].as_array().unwrap();
-    let index =
-        layers.iter().find(|layer| layer["mediaType"] == oci::SYMBOL_INDEX).unwrap()["digest"].as_str().unwrap();
-    for path in [format!("/api/v1/bundles/{first}"), format!("/bundles/{first}")] {
-        assert_eq!(status(&server, &path).await, StatusCode::OK);
-    }
-    tombstones.take_down(index, note()).await.unwrap();
-    for path in [format!("/api/v1/bundles/{first}"), format!("/bundles/{first}")] {
-        becomes(&server, &path, StatusCode::GONE).await;
-    }
 }
