@@ -8,6 +8,7 @@ use core::cell::Cell;
 
 use symseal_unwind::Arch;
 
+use crate::cancel::Uncancelled;
 use crate::files::{Files, Locked, Mutex};
 use crate::given::dwunw_module;
 use crate::module::Module;
@@ -224,6 +225,7 @@ pub unsafe extern "C" fn dwunw_modules_add(
     if count == 0 {
         return S::Ok;
     }
+    let _uncancelled = Uncancelled::new();
     // SAFETY: likewise.
     let status = unsafe { context.add(modules, count as usize, infos, statuses) }.unwrap_or_else(|status| status);
     if status != S::Ok {
@@ -242,6 +244,7 @@ pub unsafe extern "C" fn dwunw_modules_add(
 pub unsafe extern "C" fn dwunw_module_remove(context: *mut dwunw_context, module: u32) -> dwunw_status {
     // SAFETY: the caller's contract.
     let Some(context) = (unsafe { context.as_ref() }) else { return S::BadArgument };
+    let _uncancelled = Uncancelled::new();
     match context.remove(module) {
         Ok(()) => S::Ok,
         Err(status) => status,

@@ -127,6 +127,10 @@ impl Source {
     /// The path is null or terminated; the memory is null or has `size` bytes.
     unsafe fn file(&self, files: &Files, flags: u32) -> Result<Option<(Arc<File>, bool)>, S> {
         let verify = flags & DWUNW_MODULE_VERIFY != 0;
+        // Memory that the caller could not get, say: without the file the module would seem to be a range.
+        if self.memory.is_null() && self.size != 0 {
+            return Err(S::BadArgument);
+        }
         match (self.path.is_null(), self.memory.is_null()) {
             (true, true) => Ok(None),
             (false, false) => Err(S::BadArgument),

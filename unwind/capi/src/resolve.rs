@@ -134,6 +134,10 @@ pub unsafe extern "C" fn dwunw_symbol_resolve_batch(
     request: *const dwunw_resolve_request,
     result: *mut dwunw_resolve_result,
 ) -> dwunw_status {
+    // SAFETY: the caller's contract.
+    if let Err(status) = unsafe { sized::size_of_struct(result.cast_const()) } {
+        return status;
+    }
     let mut outcome = dwunw_resolve_result { struct_size: 0, written: 0, needed: 0, named: 0, text_needed: 0 };
     // SAFETY: the caller's contract.
     let status = unsafe { resolve(context, request, &mut outcome) };
