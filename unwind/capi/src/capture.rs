@@ -75,7 +75,7 @@ pub struct dwunw_capture_request {
     pub registers: *const dwunw_registers,
     /// Stack bytes that are at hand: none, one or several. Each is taken for a stack of its own.
     pub windows: *const dwunw_window,
-    /// How many windows.
+    /// How many windows, at most 1,024.
     pub window_count: u32,
     /// sizeof(dwunw_frame) of the caller: what one element of frames takes, a multiple of 8.
     pub frame_size: u32,
@@ -124,7 +124,7 @@ unsafe impl Sized32 for dwunw_capture_result {}
 /// Gives DWUNW_STATUS_OK for a complete stack; a status from 32 on for one that ends early, with the frames so far and the
 /// reason in *result; DWUNW_STATUS_NO_SUCH_PROCESS or DWUNW_STATUS_NOT_PERMITTED where that is so because the target is gone or may not be
 /// read, with the frames so far as well; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and
-/// from a signal handler.
+/// from a signal handler. A handler that interrupts it must return to it, and not leave by siglongjmp: see dwunw_read.
 ///
 /// # Safety
 /// The pointers are null or what their types say; arrays have the lengths that the request gives.

@@ -28,7 +28,7 @@ const ALIGNMENT: usize = 64;
 /// Tells initialised memory from other memory, together with its own address.
 const MAGIC: usize = 0x6477_756e_u32 as usize;
 
-/// What a scratch memory is to have room for. A field that is 0 stands for the default.
+/// What a scratch memory is to have room for. A field that is 0 stands for the default; none may be above 2^24, but for UINT32_MAX where that is told of.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dwunw_scratch_options {
@@ -136,7 +136,8 @@ pub unsafe extern "C" fn dwunw_scratch_size(options: *const dwunw_scratch_option
 
 /// Makes scratch memory of size bytes at memory. It needs no ending: the caller takes its memory back when it likes.
 ///
-/// The memory must not be copied or moved. It may serve several contexts in turn, and one call at a time.
+/// Gives DWUNW_STATUS_OK and the scratch memory in *scratch, else null there. The memory must not be copied, moved or shared by processes. It may
+/// serve several contexts in turn, and one call at a time. In a child of fork it is free if another thread of the parent was using it (from Linux 4.14 on).
 ///
 /// # Safety
 /// The pointers are null or what their types say; memory has size bytes.
