@@ -903,8 +903,8 @@ typedef struct dwunw_symbol {
    */
   const char *function;
   /*
-   The linkage name, or null. By a .symx, where code has neither a symbol nor a linkage name in debug information (inlined functions of C), the
-   bare name.
+   The linkage name, or null. By a .symx, where code has neither a symbol nor a linkage name in debug information (a static function that was
+   inlined), the bare name.
    */
   const char *symbol;
   /*
@@ -1030,11 +1030,6 @@ typedef struct dwunw_scratch_options {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
-
-/*
- pthread_setcancelstate(3); the `libc` crate has none for Linux.
- */
-extern int pthread_setcancelstate(int state, int *before);
 
 /*
  Unwinds one stack. Allocates nothing, takes no lock, leaves errno alone, and reads no memory but what the request names. The

@@ -53,8 +53,8 @@ pub struct dwunw_symbol {
     /// The name, or null. By a .symx as the source language says it, where debug information has one; else, and by an ELF file alone always, the
     /// linkage name, which is for a demangler. This and the other texts lie in the text buffer, terminated; they are not demangled.
     pub function: *const c_char,
-    /// The linkage name, or null. By a .symx, where code has neither a symbol nor a linkage name in debug information (inlined functions of C), the
-    /// bare name.
+    /// The linkage name, or null. By a .symx, where code has neither a symbol nor a linkage name in debug information (a static function that was
+    /// inlined), the bare name.
     pub symbol: *const c_char,
     /// The source file, or null.
     pub file: *const c_char,
