@@ -35,13 +35,13 @@ static size_t answers_too_much(void *data, uint64_t address, void *buffer, size_
     return size + 1000;
 }
 
-/* Gives the loaded segments of a 64-bit ELF file another size in memory. */
+/* Gives the loaded segments of an ELF file another size in memory, which of 32 bits is never too large. */
 static void make_larger(unsigned char *elf, uint64_t size) {
     ElfW(Ehdr) *header = (void *)elf;
     ElfW(Phdr) *segments = (void *)(elf + header->e_phoff);
     for (int at = 0; at < header->e_phnum; at++)
         if (segments[at].p_type == PT_LOAD)
-            segments[at].p_memsz = (ElfW(Xword))size;
+            segments[at].p_memsz = (size_t)size;
 }
 
 /* Apart, so that what it leaves unwritten of its large locals is no part of main's frame, which the captures read. */
@@ -321,7 +321,7 @@ int main(int argc, char **argv) {
     /* A file that takes more than there is, in place of a start that is too high. */
     memcpy(damaged, elf, size);
     const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 8192, 1ull << 63};
-    for (size_t at = 0; at < sizeof sizes / sizeof *sizes; at++) {
+    for (size_t at = 0; sizeof(size_t) == 8 && at < sizeof sizes / sizeof *sizes; at++) {
         make_larger(damaged, sizes[at]);
         dwunw_module larger = {.struct_size = sizeof larger, .start = 0x8000000000000000, .elf = damaged, .elf_size = size};
         CHECK_STATUS(dwunw_module_add(context, &larger, NULL), DWUNW_STATUS_BAD_ELF);
