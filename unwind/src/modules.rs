@@ -280,6 +280,11 @@ impl<'t> Modules<'t> {
         self.find(address).is_some()
     }
 
+    /// The module that holds `address`, as an index as given by the caller.
+    pub fn holder(&self, address: Avma) -> Option<usize> {
+        self.entry(address.0).map(|entry| entry.index as usize)
+    }
+
     fn rva(&self, address: u64) -> Option<(&Entry<'t>, Rva)> {
         let entry = self.entry(address)?;
         Some((entry, Rva(address.wrapping_sub(entry.base))))
@@ -306,5 +311,34 @@ mod tests {
         let numbers = AtomicU32::new(KEPT_FOR_NONE - 2);
         let given = [(); 4].map(|()| next_generation(&numbers));
         assert_eq!(given, [KEPT_FOR_NONE - 2, KEPT_FOR_NONE - 1, NO_GENERATION, NO_GENERATION]);
+    }
+
+    #[test]
+    fn the_module_that_begins_last_before_an_address_holds_it_or_none_does() {
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..200 {
+            // Over each other, within each other, empty ones; each begins elsewhere.
+            let mut ranges: Vec<_> = (0..random(12)).map(|at| (random(16) * 16 + at, random(60))).collect();
+            ranges.sort_by_key(|(_, size)| *size);
+            let module = |(start, size): &(u64, u64)| Module {
+                start: Avma(*start),
+                end: Avma(start + size),
+                bias: *start,
+                image_base: Svma(0),
+                table: None,
+                code: None,
+            };
+            let modules = Modules::new(Arch::X86_64, ranges.iter().map(module).collect());
+            for address in 0..400 {
+                let before = ranges.iter().enumerate().filter(|(_, (start, size))| *start <= address && *size > 0);
+                let last = before.max_by_key(|(_, (start, _))| *start);
+                let holds = last.filter(|(_, (start, size))| address < start + size);
+                assert_eq!(modules.holder(Avma(address)), holds.map(|(at, _)| at), "{address} {ranges:?}");
+            }
+        }
     }
 }

@@ -1,5 +1,7 @@
 /* libdwunw: unwinding and symbolising. The guide is docs/libdwunw.md.
  *
+ * For C99 or later, and C++11 or later. No call is a cancellation point of a thread (pthread_cancel): a cancellation that is pending acts after it.
+ *
  * Made by cbindgen from unwind/capi/src; unwind/capi/header writes it anew. */
 
 #ifndef DWUNW_H
@@ -157,7 +159,7 @@ enum dwunw_status
    */
   DWUNW_STATUS_FILE_UNREADABLE = 7,
   /*
-   Not an ELF file, or one whose headers contradict themselves.
+   Not an ELF file, or one whose headers contradict themselves, or ask for more addresses than there are.
    */
   DWUNW_STATUS_BAD_ELF = 8,
   /*
@@ -542,7 +544,7 @@ typedef struct dwunw_registers {
 } dwunw_registers;
 
 /*
- A copy of one range of a stack, or the stack itself. Several windows follow each other as in an array of C.
+ A copy of one range of a stack, or the stack itself. Several windows follow each other as in an array of C, at most 1,024.
  */
 typedef struct dwunw_window {
   /*
@@ -608,6 +610,9 @@ typedef struct dwunw_frame {
 /*
  Copies size bytes at the actual address of the target to buffer, and returns how many it could from the front on. It is called
  by the thread that captures, and must not call dwunw_module_add, dwunw_module_remove or dwunw_shutdown.
+
+ It must return. Where it is left otherwise (siglongjmp, an exception of C++, pthread_exit) the scratch memory stays busy, and whoever adds or
+ removes a module waits for ever. The thread is not cancelled in it.
  */
 typedef size_t (*dwunw_read)(void *data, uint64_t address, void *buffer, size_t size);
 
@@ -632,7 +637,7 @@ typedef struct dwunw_capture_request {
    */
   const struct dwunw_window *windows;
   /*
-   How many windows.
+   How many windows, at most 1,024.
    */
   uint32_t window_count;
   /*
@@ -724,8 +729,8 @@ typedef struct dwunw_options {
 } dwunw_options;
 
 /*
- What is known of a module. Of each of the three files give a path, or memory, or neither. Without any, the module is a range
- of addresses: its frames are numbered, and unwound by their frame pointers.
+ What is known of a module. Of each of the three files give a path, or memory, or neither; both are DWUNW_STATUS_BAD_ARGUMENT, and so is a
+ size without memory, also beside a path. Without any, the module is a range of addresses: its frames are numbered, and unwound by their frame pointers.
  */
 typedef struct dwunw_module {
   /*
@@ -742,7 +747,7 @@ typedef struct dwunw_module {
    */
   uint64_t start;
   /*
-   The actual address after its last byte; 0 where the files say it.
+   The actual address after its last byte; 0 where the ELF file or the .uwt says it. A range and a .symx alone need one.
    */
   uint64_t end;
   /*
@@ -893,12 +898,13 @@ typedef struct dwunw_symbol {
    */
   uint64_t function_svma;
   /*
-   The name as the source language says it, or null. This and the other texts lie in the text buffer, terminated; they are not
-   demangled.
+   The name, or null. By a .symx as the source language says it, where debug information has one; else, and by an ELF file alone always, the
+   linkage name, which is for a demangler. This and the other texts lie in the text buffer, terminated; they are not demangled.
    */
   const char *function;
   /*
-   The linkage name, or null.
+   The linkage name, or null. By a .symx, where code has neither a symbol nor a linkage name in debug information (a static function that was
+   inlined), the bare name.
    */
   const char *symbol;
   /*
@@ -1000,7 +1006,7 @@ typedef struct dwunw_resolve_result {
 } dwunw_resolve_result;
 
 /*
- What a scratch memory is to have room for. A field that is 0 stands for the default.
+ What a scratch memory is to have room for. A field that is 0 stands for the default; none may be above 2^24, but for UINT32_MAX where that is told of.
  */
 typedef struct dwunw_scratch_options {
   /*
@@ -1032,7 +1038,7 @@ extern "C" {
  Gives DWUNW_STATUS_OK for a complete stack; a status from 32 on for one that ends early, with the frames so far and the
  reason in *result; DWUNW_STATUS_NO_SUCH_PROCESS or DWUNW_STATUS_NOT_PERMITTED where that is so because the target is gone or may not be
  read, with the frames so far as well; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and
- from a signal handler.
+ from a signal handler. A handler that interrupts it must return to it, and not leave by siglongjmp: see dwunw_read.
 
  # Safety
  The pointers are null or what their types say; arrays have the lengths that the request gives.
@@ -1046,8 +1052,8 @@ dwunw_status dwunw_capture(const struct dwunw_context *context,
 
  Gives DWUNW_STATUS_OK and the context in *context, else null there. To be ended with dwunw_shutdown.
 
- A child of fork may go on with it, unless another thread was adding or removing a module, or this one was capturing, when it was made; then
- it makes one of its own.
+ A child of fork may go on with it, and with scratch memory that other threads of its parent were using, unless another thread was adding or
+ removing a module, or this one was capturing, when it was made; then it makes one of its own.
 
  # Safety
  The pointers are null or what their types say.
@@ -1067,7 +1073,7 @@ void dwunw_shutdown(struct dwunw_context *context);
  Adds a module. Its files are read and its unwind rules compiled before anything is locked, so that many threads add at once.
 
  Gives the module's number and what can be expected of it in *info, which may be null. Frames that are being unwound at this
- moment see the module or do not. Takes time for each module that there is: many at once are added by dwunw_modules_add.
+ moment see the module or do not. Takes time for each module that there is: many at once are added by dwunw_modules_add. Takes some 30 KB of stack.
 
  # Safety
  The pointers are null or what their types say; memory that is lent stays until the module is removed.
@@ -1094,7 +1100,7 @@ dwunw_status dwunw_modules_add(struct dwunw_context *context,
 
 /*
  Removes a module. When this returns, no other call uses the module or memory that was lent for it. Waits for walks that are
- under way; so it must not be called from a dwunw_read function, nor from a signal handler.
+ under way; so it must not be called from a dwunw_read function, nor from a signal handler. Takes time for each module that there is.
 
  # Safety
  A context, or null.
@@ -1136,7 +1142,8 @@ size_t dwunw_scratch_size(const struct dwunw_scratch_options *options);
 /*
  Makes scratch memory of size bytes at memory. It needs no ending: the caller takes its memory back when it likes.
 
- The memory must not be copied or moved. It may serve several contexts in turn, and one call at a time.
+ Gives DWUNW_STATUS_OK and the scratch memory in *scratch, else null there. The memory must not be copied, moved or shared by processes. It may
+ serve several contexts in turn, and one call at a time. In a child of fork it is free if another thread of the parent was using it (from Linux 4.14 on).
 
  # Safety
  The pointers are null or what their types say; memory has size bytes.

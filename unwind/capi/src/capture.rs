@@ -6,6 +6,7 @@ use core::ffi::c_void;
 use symseal_module::StopReason;
 use symseal_unwind::{Frame, Options, unwind_with};
 
+use crate::cancel::Uncancelled;
 use crate::context::dwunw_context;
 use crate::memory::{CaptureMemory, Reader, dwunw_read, dwunw_window};
 use crate::registers::{self, dwunw_registers, engine_registers};
@@ -74,7 +75,7 @@ pub struct dwunw_capture_request {
     pub registers: *const dwunw_registers,
     /// Stack bytes that are at hand: none, one or several. Each is taken for a stack of its own.
     pub windows: *const dwunw_window,
-    /// How many windows.
+    /// How many windows, at most 1,024.
     pub window_count: u32,
     /// sizeof(dwunw_frame) of the caller: what one element of frames takes, a multiple of 8.
     pub frame_size: u32,
@@ -123,7 +124,7 @@ unsafe impl Sized32 for dwunw_capture_result {}
 /// Gives DWUNW_STATUS_OK for a complete stack; a status from 32 on for one that ends early, with the frames so far and the
 /// reason in *result; DWUNW_STATUS_NO_SUCH_PROCESS or DWUNW_STATUS_NOT_PERMITTED where that is so because the target is gone or may not be
 /// read, with the frames so far as well; other statuses without frames. May be called by many threads at once, each with its own scratch memory, and
-/// from a signal handler.
+/// from a signal handler. A handler that interrupts it must return to it, and not leave by siglongjmp: see dwunw_read.
 ///
 /// # Safety
 /// The pointers are null or what their types say; arrays have the lengths that the request gives.
@@ -133,6 +134,11 @@ pub unsafe extern "C" fn dwunw_capture(
     request: *const dwunw_capture_request,
     result: *mut dwunw_capture_result,
 ) -> dwunw_status {
+    // Before anything is done: where the answer cannot be given, no frame is written and no thread stopped.
+    // SAFETY: the caller's contract.
+    if let Err(status) = unsafe { sized::size_of_struct(result.cast_const()) } {
+        return status;
+    }
     let mut outcome =
         dwunw_capture_result { struct_size: 0, written: 0, stop: StopReason::NoModule as u32, target_reads: 0 };
     // In a signal handler the interrupted code may be about to look at it.
@@ -187,8 +193,10 @@ unsafe fn capture(
         None if reads_target => Reader::Process(thread),
         None => Reader::None,
     };
+    // Before what it is for, so that it ends last. A capture from windows alone asks nothing of the system.
+    let _uncancelled = if matches!(reader, Reader::None) { None } else { Some(Uncancelled::new()) };
     // SAFETY: likewise.
-    let scratch = unsafe { InUse::take(request.scratch) }?;
+    let scratch = unsafe { InUse::take(request.scratch, context.published.process()) }?;
     let max_frames = request.max_frames as usize;
     let frames = scratch.frames.get_mut(..max_frames).ok_or(S::BadScratch)?;
     // SAFETY: likewise; the scratch memory is ours while `scratch` is.

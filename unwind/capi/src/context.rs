@@ -8,6 +8,7 @@ use core::cell::Cell;
 
 use symseal_unwind::Arch;
 
+use crate::cancel::Uncancelled;
 use crate::files::{Files, Locked, Mutex};
 use crate::given::dwunw_module;
 use crate::module::Module;
@@ -111,8 +112,8 @@ unsafe impl Sync for dwunw_context {}
 ///
 /// Gives DWUNW_STATUS_OK and the context in *context, else null there. To be ended with dwunw_shutdown.
 ///
-/// A child of fork may go on with it, unless another thread was adding or removing a module, or this one was capturing, when it was made; then
-/// it makes one of its own.
+/// A child of fork may go on with it, and with scratch memory that other threads of its parent were using, unless another thread was adding or
+/// removing a module, or this one was capturing, when it was made; then it makes one of its own.
 ///
 /// # Safety
 /// The pointers are null or what their types say.
@@ -189,7 +190,7 @@ pub unsafe extern "C" fn dwunw_shutdown(context: *mut dwunw_context) {
 /// Adds a module. Its files are read and its unwind rules compiled before anything is locked, so that many threads add at once.
 ///
 /// Gives the module's number and what can be expected of it in *info, which may be null. Frames that are being unwound at this
-/// moment see the module or do not. Takes time for each module that there is: many at once are added by dwunw_modules_add.
+/// moment see the module or do not. Takes time for each module that there is: many at once are added by dwunw_modules_add. Takes some 30 KB of stack.
 ///
 /// # Safety
 /// The pointers are null or what their types say; memory that is lent stays until the module is removed.
@@ -224,6 +225,7 @@ pub unsafe extern "C" fn dwunw_modules_add(
     if count == 0 {
         return S::Ok;
     }
+    let _uncancelled = Uncancelled::new();
     // SAFETY: likewise.
     let status = unsafe { context.add(modules, count as usize, infos, statuses) }.unwrap_or_else(|status| status);
     if status != S::Ok {
@@ -234,7 +236,7 @@ pub unsafe extern "C" fn dwunw_modules_add(
 }
 
 /// Removes a module. When this returns, no other call uses the module or memory that was lent for it. Waits for walks that are
-/// under way; so it must not be called from a dwunw_read function, nor from a signal handler.
+/// under way; so it must not be called from a dwunw_read function, nor from a signal handler. Takes time for each module that there is.
 ///
 /// # Safety
 /// A context, or null.
@@ -242,6 +244,7 @@ pub unsafe extern "C" fn dwunw_modules_add(
 pub unsafe extern "C" fn dwunw_module_remove(context: *mut dwunw_context, module: u32) -> dwunw_status {
     // SAFETY: the caller's contract.
     let Some(context) = (unsafe { context.as_ref() }) else { return S::BadArgument };
+    let _uncancelled = Uncancelled::new();
     match context.remove(module) {
         Ok(()) => S::Ok,
         Err(status) => status,

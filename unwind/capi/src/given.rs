@@ -17,8 +17,8 @@ pub const DWUNW_MODULE_LENT: u32 = 1;
 /// dwunw_module.flags: every byte of a table is looked at, not its header alone.
 pub const DWUNW_MODULE_VERIFY: u32 = 2;
 
-/// What is known of a module. Of each of the three files give a path, or memory, or neither. Without any, the module is a range
-/// of addresses: its frames are numbered, and unwound by their frame pointers.
+/// What is known of a module. Of each of the three files give a path, or memory, or neither; both are DWUNW_STATUS_BAD_ARGUMENT, and so is a
+/// size without memory, also beside a path. Without any, the module is a range of addresses: its frames are numbered, and unwound by their frame pointers.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dwunw_module {
@@ -29,7 +29,7 @@ pub struct dwunw_module {
     /// The actual address of its first page: where the lowest loaded segment is mapped. Without any file it may be the address of any byte;
     /// with one, a start that is not whole pages (of 4,096 bytes) away from where the file says is DWUNW_STATUS_BAD_ARGUMENT.
     pub start: u64,
-    /// The actual address after its last byte; 0 where the files say it.
+    /// The actual address after its last byte; 0 where the ELF file or the .uwt says it. A range and a .symx alone need one.
     pub end: u64,
     /// An ELF file: its unwind rules are compiled unless there is a .uwt, its symbols are used where no .symx names an address.
     pub elf_path: *const c_char,
@@ -127,6 +127,10 @@ impl Source {
     /// The path is null or terminated; the memory is null or has `size` bytes.
     unsafe fn file(&self, files: &Files, flags: u32) -> Result<Option<(Arc<File>, bool)>, S> {
         let verify = flags & DWUNW_MODULE_VERIFY != 0;
+        // Memory that the caller could not get, say: without the file the module would seem to be a range.
+        if self.memory.is_null() && self.size != 0 {
+            return Err(S::BadArgument);
+        }
         match (self.path.is_null(), self.memory.is_null()) {
             (true, true) => Ok(None),
             (false, false) => Err(S::BadArgument),

@@ -5,7 +5,7 @@
 //! a set of modules is exchanged while others read it, and numbers for what went wrong.
 //!
 //! * `context`, `given`, `module`, `files`: modules come and go; what was read of their files is kept for the next time;
-//! * `snapshot`: how readers go on without a lock meanwhile;
+//! * `snapshot`: how readers go on without a lock meanwhile; `cancel`: no thread is cancelled within a call;
 //! * `capture`, `registers`, `memory`, `target`, `scratch`: registers and stack bytes to frames;
 //! * `resolve`, `elf_symbols`, `text`: frames to names;
 //! * `elf`: what was made of an ELF file, whose parts the crate `symseal-dwunw-elf` finds.
@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+mod cancel;
 pub mod capture;
 pub mod context;
 mod elf;

@@ -26,7 +26,7 @@ const PAGE: u64 = 4096;
 /// No process has memory elsewhere: the first page is never mapped, and the upper half is the kernel's.
 const PLAUSIBLE: core::ops::Range<u64> = 4096..1 << 63;
 
-/// A copy of one range of a stack, or the stack itself. Several windows follow each other as in an array of C.
+/// A copy of one range of a stack, or the stack itself. Several windows follow each other as in an array of C, at most 1,024.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dwunw_window {
@@ -47,6 +47,9 @@ unsafe impl Sized32 for dwunw_window {}
 
 /// Copies size bytes at the actual address of the target to buffer, and returns how many it could from the front on. It is called
 /// by the thread that captures, and must not call dwunw_module_add, dwunw_module_remove or dwunw_shutdown.
+///
+/// It must return. Where it is left otherwise (siglongjmp, an exception of C++, pthread_exit) the scratch memory stays busy, and whoever adds or
+/// removes a module waits for ever. The thread is not cancelled in it.
 pub type dwunw_read = Option<extern "C" fn(data: *mut c_void, address: u64, buffer: *mut c_void, size: usize) -> usize>;
 
 /// Who reads what no window holds.

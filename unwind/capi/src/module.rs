@@ -31,11 +31,11 @@ impl Module {
     pub(crate) fn new(start: u64, end: u64, files: Vec<Arc<File>>, expected: Option<DebugId>) -> Result<Self, S> {
         let mut module = Self { number: 0, start, end, bias: start, image_base: 0, files };
         module.agree(expected)?;
-        let table_end = |table: &Table<'_>| table.image_base().0.checked_add(table.text_end().0);
-        let (base, last) = match (module.elf(), module.table()) {
-            (Some(elf), _) => (elf.image_base, Some(elf.image_end)),
-            (None, Some(table)) => (table.image_base().0, table_end(&table)),
-            (None, None) => (module.symbol_table().map_or(0, |table| table.image_base().0), None),
+        // The size, where a file says it, and what the file is if that is more than there can be.
+        let (base, size, damaged) = match (module.elf(), module.table()) {
+            (Some(elf), _) => (elf.image_base, Some(elf.image_end.wrapping_sub(elf.image_base)), S::BadElf),
+            (None, Some(table)) => (table.image_base().0, Some(table.text_end().0), S::BadTable),
+            (None, None) => (module.symbol_table().map_or(0, |table| table.image_base().0), None, S::BadArgument),
         };
         module.image_base = base;
         module.bias = start.wrapping_sub(base);
@@ -44,9 +44,12 @@ impl Module {
             return Err(S::BadArgument);
         }
         if end == 0 {
+            let size = size.ok_or(S::BadArgument)?;
             // Mappings end at a page.
-            let last = last.ok_or(S::BadArgument)?.wrapping_add(module.bias);
-            module.end = last.checked_next_multiple_of(PAGE).ok_or(S::BadArgument)?;
+            let page_end = |from: u64| from.checked_add(size)?.checked_next_multiple_of(PAGE);
+            // Beyond the last address: of half of all addresses, or where it is linked, by the file's fault.
+            let is_damaged = size >> 63 != 0 || page_end(base).is_none();
+            module.end = page_end(start).ok_or(if is_damaged { damaged } else { S::BadArgument })?;
         }
         if module.end <= module.start { Err(S::BadArgument) } else { Ok(module) }
     }

@@ -50,10 +50,11 @@ pub struct dwunw_symbol {
     pub svma: u64,
     /// The stated address of the function; 0 without one. Of an inlined function: that of the one which it is part of.
     pub function_svma: u64,
-    /// The name as the source language says it, or null. This and the other texts lie in the text buffer, terminated; they are not
-    /// demangled.
+    /// The name, or null. By a .symx as the source language says it, where debug information has one; else, and by an ELF file alone always, the
+    /// linkage name, which is for a demangler. This and the other texts lie in the text buffer, terminated; they are not demangled.
     pub function: *const c_char,
-    /// The linkage name, or null.
+    /// The linkage name, or null. By a .symx, where code has neither a symbol nor a linkage name in debug information (a static function that was
+    /// inlined), the bare name.
     pub symbol: *const c_char,
     /// The source file, or null.
     pub file: *const c_char,
@@ -134,6 +135,10 @@ pub unsafe extern "C" fn dwunw_symbol_resolve_batch(
     request: *const dwunw_resolve_request,
     result: *mut dwunw_resolve_result,
 ) -> dwunw_status {
+    // SAFETY: the caller's contract.
+    if let Err(status) = unsafe { sized::size_of_struct(result.cast_const()) } {
+        return status;
+    }
     let mut outcome = dwunw_resolve_result { struct_size: 0, written: 0, needed: 0, named: 0, text_needed: 0 };
     // SAFETY: the caller's contract.
     let status = unsafe { resolve(context, request, &mut outcome) };

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use core::ptr::{NonNull, slice_from_raw_parts_mut};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use symseal_unwind::{Cache, CacheEntry, Frame};
 
@@ -28,7 +28,7 @@ const ALIGNMENT: usize = 64;
 /// Tells initialised memory from other memory, together with its own address.
 const MAGIC: usize = 0x6477_756e_u32 as usize;
 
-/// What a scratch memory is to have room for. A field that is 0 stands for the default.
+/// What a scratch memory is to have room for. A field that is 0 stands for the default; none may be above 2^24, but for UINT32_MAX where that is told of.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct dwunw_scratch_options {
@@ -48,7 +48,8 @@ unsafe impl Sized32 for dwunw_scratch_options {}
 /// Initialised scratch memory. One capture at a time uses it.
 pub struct dwunw_scratch {
     magic: usize,
-    busy: AtomicBool,
+    /// The process whose call uses it, or 0.
+    busy: AtomicU32,
     /// Its box lies in the caller's memory, and is never dropped.
     cache: ManuallyDrop<Cache>,
     frames: NonNull<Frame>,
@@ -135,7 +136,8 @@ pub unsafe extern "C" fn dwunw_scratch_size(options: *const dwunw_scratch_option
 
 /// Makes scratch memory of size bytes at memory. It needs no ending: the caller takes its memory back when it likes.
 ///
-/// The memory must not be copied or moved. It may serve several contexts in turn, and one call at a time.
+/// Gives DWUNW_STATUS_OK and the scratch memory in *scratch, else null there. The memory must not be copied, moved or shared by processes. It may
+/// serve several contexts in turn, and one call at a time. In a child of fork it is free if another thread of the parent was using it (from Linux 4.14 on).
 ///
 /// # Safety
 /// The pointers are null or what their types say; memory has size bytes.
@@ -146,7 +148,12 @@ pub unsafe extern "C" fn dwunw_scratch_init(
     options: *const dwunw_scratch_options,
     scratch: *mut *mut dwunw_scratch,
 ) -> dwunw_status {
-    if memory.is_null() || scratch.is_null() {
+    if scratch.is_null() {
+        return S::BadArgument;
+    }
+    // SAFETY: the caller's contract.
+    unsafe { scratch.write(core::ptr::null_mut()) };
+    if memory.is_null() {
         return S::BadArgument;
     }
     // SAFETY: the caller's contract.
@@ -175,7 +182,7 @@ pub unsafe extern "C" fn dwunw_scratch_init(
         let header = start.cast::<dwunw_scratch>();
         header.write(dwunw_scratch {
             magic: MAGIC ^ header as usize,
-            busy: AtomicBool::new(false),
+            busy: AtomicU32::new(0),
             cache: ManuallyDrop::new(Cache::of(entries)),
             frames: NonNull::new_unchecked(frames),
             max_frames: plan.frames,
@@ -189,7 +196,7 @@ pub unsafe extern "C" fn dwunw_scratch_init(
 
 /// Scratch memory that this call has for itself.
 pub(crate) struct InUse<'s> {
-    busy: &'s AtomicBool,
+    busy: &'s AtomicU32,
     pub(crate) cache: &'s mut Cache,
     pub(crate) frames: &'s mut [Frame],
     /// Two blocks of `block_bytes` each.
@@ -198,11 +205,12 @@ pub(crate) struct InUse<'s> {
 }
 
 impl<'s> InUse<'s> {
-    /// Takes `scratch` for this call.
+    /// Takes `scratch` for this call of `process`. What another thread of the parent used when this process came of `fork` is free: it has no such
+    /// thread. What it remembers may be half written then, and is forgotten.
     ///
     /// # Safety
     /// `scratch` is null or what [`dwunw_scratch_init`] gave, or at least memory of that size.
-    pub(crate) unsafe fn take(scratch: *mut dwunw_scratch) -> Result<Self, S> {
+    pub(crate) unsafe fn take(scratch: *mut dwunw_scratch, process: u32) -> Result<Self, S> {
         if scratch.is_null() || !scratch.is_aligned() {
             return Err(S::BadScratch);
         }
@@ -212,12 +220,19 @@ impl<'s> InUse<'s> {
                 return Err(S::BadScratch);
             }
             let busy = &(*scratch).busy;
-            if busy.swap(true, Ordering::Acquire) {
-                return Err(S::ScratchBusy);
+            let take = |from| busy.compare_exchange(from, process, Ordering::Acquire, Ordering::Relaxed);
+            let left = match take(0) {
+                Ok(_) => false,
+                Err(other) if other != process && take(other).is_ok() => true,
+                Err(_) => return Err(S::ScratchBusy),
+            };
+            let cache = &mut *(&raw mut (*scratch).cache).cast::<Cache>();
+            if left {
+                cache.clear();
             }
             Ok(Self {
                 busy,
-                cache: &mut *(&raw mut (*scratch).cache).cast::<Cache>(),
+                cache,
                 frames: core::slice::from_raw_parts_mut((*scratch).frames.as_ptr(), (*scratch).max_frames),
                 blocks: (*scratch).blocks,
                 block_bytes: (*scratch).block_bytes,
@@ -228,6 +243,6 @@ impl<'s> InUse<'s> {
 
 impl Drop for InUse<'_> {
     fn drop(&mut self) {
-        self.busy.store(false, Ordering::Release);
+        self.busy.store(0, Ordering::Release);
     }
 }

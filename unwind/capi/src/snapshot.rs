@@ -10,8 +10,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
+use symseal_module::Avma;
 use symseal_unwind::{Arch, Modules};
 
 use crate::module::Module;
@@ -63,12 +64,9 @@ impl Snapshot {
         self.modules.iter().find_map(|module| module.arch())
     }
 
-    /// The module that holds an actual address, as in the engine: the one that begins last before it counts, even where it ends
-    /// before the address and lies in a larger one. One without addresses does not count.
+    /// The module that holds an actual address, by the engine's word: names and frames go by the same one.
     pub(crate) fn module_at(&self, address: u64) -> Option<&Module> {
-        let before = self.modules.iter().filter(|module| module.start <= address && module.start < module.end);
-        let last = before.max_by_key(|module| module.start)?;
-        (address < last.end).then_some(&**last)
+        self.modules.get(self.engine.holder(Avma(address))?).map(|module| &**module)
     }
 }
 
@@ -87,13 +85,23 @@ impl Stripe {
     }
 }
 
-/// Counters of readers, in memory that a child of `fork` has as zeros: of the threads that read, it has none. (madvise(2),
-/// `MADV_WIPEONFORK`, from Linux 4.14 on; before, a child waits for them in vain)
-struct Readers(NonNull<[Stripe; STRIPES]>);
+/// What a child of `fork` has as zeros.
+struct Wiped {
+    /// Counters of readers: of the threads that read, the child has none.
+    stripes: [Stripe; STRIPES],
+    /// The number of the process, once that is known.
+    process: AtomicU32,
+}
+
+/// Memory for that. (madvise(2), `MADV_WIPEONFORK`, from Linux 4.14 on; before, a child waits for readers in vain)
+struct Readers(NonNull<Wiped>);
+
+/// In place of its number, for every process whose children would have that of their parent.
+const ANY_PROCESS: u32 = 1;
 
 impl Readers {
     fn new() -> Result<Self, S> {
-        let size = size_of::<[Stripe; STRIPES]>();
+        let size = size_of::<Wiped>();
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: memory of its own, wherever there is room; of whole pages, aligned as they are.
         let memory = unsafe { libc::mmap(null_mut(), size, access, kind, -1, 0) };
@@ -101,16 +109,20 @@ impl Readers {
             return Err(S::OutOfMemory);
         }
         // SAFETY: the same memory.
-        unsafe { libc::madvise(memory, size, libc::MADV_WIPEONFORK) };
-        NonNull::new(memory.cast()).map(Self).ok_or(S::OutOfMemory)
+        let is_wiped = unsafe { libc::madvise(memory, size, libc::MADV_WIPEONFORK) } == 0;
+        let readers = NonNull::new(memory.cast()).map(Self).ok_or(S::OutOfMemory)?;
+        if !is_wiped {
+            readers.process.store(ANY_PROCESS, Ordering::Relaxed);
+        }
+        Ok(readers)
     }
 }
 
 impl Deref for Readers {
-    type Target = [Stripe; STRIPES];
+    type Target = Wiped;
 
-    fn deref(&self) -> &Self::Target {
-        // SAFETY: mapped until this is dropped, and zeros are counters of nobody.
+    fn deref(&self) -> &Wiped {
+        // SAFETY: mapped until this is dropped, and zeros are counters of nobody and no process.
         unsafe { self.0.as_ref() }
     }
 }
@@ -118,7 +130,7 @@ impl Deref for Readers {
 impl Drop for Readers {
     fn drop(&mut self) {
         // SAFETY: what `new` mapped.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<[Stripe; STRIPES]>()) };
+        unsafe { libc::munmap(self.0.as_ptr().cast(), size_of::<Wiped>()) };
     }
 }
 
@@ -159,14 +171,28 @@ impl Published {
     pub(crate) fn read(&self, spread: usize) -> Reading<'_> {
         // Scratch memories lie pages apart.
         let stripe = (spread >> 6) ^ (spread >> 12);
-        let [first, ..] = &*self.readers;
-        let stripe = self.readers.get(stripe % STRIPES).unwrap_or(first);
+        let [first, ..] = &self.readers.stripes;
+        let stripe = self.readers.stripes.get(stripe % STRIPES).unwrap_or(first);
         let counter = stripe.counter(self.period.load(Ordering::SeqCst));
         counter.fetch_add(1, Ordering::SeqCst);
         // Only now: a writer that did not see the count has published its set before.
         let current = self.current.load(Ordering::SeqCst);
         // SAFETY: a writer lets go of a set when it is not current any more and every counter was seen at zero since; ours is not.
         Reading { counter, snapshot: unsafe { &*current } }
+    }
+
+    /// What tells this process from the one that it is a child of; never 0. The system is asked once.
+    pub(crate) fn process(&self) -> u32 {
+        let known = &self.readers.process;
+        match known.load(Ordering::Relaxed) {
+            0 => {
+                // SAFETY: takes nothing.
+                let own = unsafe { libc::getpid() }.unsigned_abs();
+                known.store(own, Ordering::Relaxed);
+                own
+            }
+            own => own,
+        }
     }
 
     /// The current set, for the one writer.
@@ -186,7 +212,7 @@ impl Published {
         let before = self.current.swap(Box::into_raw(next), Ordering::SeqCst);
         for _ in 0..2 {
             let period = self.period.fetch_add(1, Ordering::SeqCst);
-            for stripe in self.readers.iter() {
+            for stripe in &self.readers.stripes {
                 let mut waited = 0u32;
                 while stripe.counter(period).load(Ordering::SeqCst) != 0 {
                     pause(&mut waited);

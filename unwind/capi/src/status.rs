@@ -29,7 +29,7 @@ pub enum dwunw_status {
     FileNotFound = 6,
     /// The file cannot be opened, is no regular file, is empty or cannot be mapped.
     FileUnreadable = 7,
-    /// Not an ELF file, or one whose headers contradict themselves.
+    /// Not an ELF file, or one whose headers contradict themselves, or ask for more addresses than there are.
     BadElf = 8,
     /// A .uwt or .symx table that cannot be read, or that does not hold together.
     BadTable = 9,

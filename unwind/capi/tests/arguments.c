@@ -1,5 +1,6 @@
 /* Whatever a caller passes within the rules of C is answered by a status. */
 #define _GNU_SOURCE
+#include <link.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -34,6 +35,15 @@ static size_t answers_too_much(void *data, uint64_t address, void *buffer, size_
     return size + 1000;
 }
 
+/* Gives the loaded segments of an ELF file another size in memory, which of 32 bits is never too large. */
+static void make_larger(unsigned char *elf, uint64_t size) {
+    ElfW(Ehdr) *header = (void *)elf;
+    ElfW(Phdr) *segments = (void *)(elf + header->e_phoff);
+    for (int at = 0; at < header->e_phnum; at++)
+        if (segments[at].p_type == PT_LOAD)
+            segments[at].p_memsz = (size_t)size;
+}
+
 /* Apart, so that what it leaves unwritten of its large locals is no part of main's frame, which the captures read. */
 __attribute__((noinline)) static int add_all(dwunw_context *context) { return add_modules(context, getpid()); }
 
@@ -51,8 +61,13 @@ int main(int argc, char **argv) {
     dwunw_scratch_options room = {.struct_size = sizeof room, .max_frames = 16, .cache_entries = UINT32_MAX, .target_bytes = UINT32_MAX};
     size_t small = dwunw_scratch_size(&room);
     CHECK(small > 16 * 40 && small < 4096 && dwunw_scratch_size(NULL) <= DWUNW_SCRATCH_SIZE);
+    CHECK_STATUS(dwunw_scratch_init(memory, sizeof memory, NULL, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+    scratch = (void *)1;
     CHECK_STATUS(dwunw_scratch_init(NULL, small, &room, &scratch), DWUNW_STATUS_BAD_ARGUMENT);
+    CHECK(scratch == NULL);
+    scratch = (void *)1;
     CHECK_STATUS(dwunw_scratch_init(memory, small - 128, &room, &scratch), DWUNW_STATUS_BAD_SCRATCH);
+    CHECK(scratch == NULL);
     CHECK_STATUS(dwunw_scratch_init(memory, 0, NULL, &scratch), DWUNW_STATUS_BAD_SCRATCH);
     for (int at = 0; at < 65; at++)
         CHECK_STATUS(dwunw_scratch_init(memory + at, small, &room, &scratch), DWUNW_STATUS_OK);
@@ -119,10 +134,36 @@ int main(int argc, char **argv) {
     REFUSED(tid, -1, DWUNW_STATUS_BAD_ARGUMENT);
     CHECK_STATUS(dwunw_capture(NULL, request, &result), DWUNW_STATUS_BAD_ARGUMENT);
     CHECK_STATUS(dwunw_capture(context, NULL, &result), DWUNW_STATUS_BAD_ARGUMENT);
-    CHECK_STATUS(dwunw_capture(context, request, NULL), DWUNW_STATUS_BAD_ARGUMENT);
-    result.struct_size = 4;
-    CHECK_STATUS(dwunw_capture(context, request, &result), DWUNW_STATUS_STRUCT_TOO_SMALL);
-    result.struct_size = sizeof result;
+
+    /* Where the answer cannot be given nothing is done: no frame or name is written, no function run, no process asked for. */
+    int asked = 0;
+    memset(frames, 0x55, sizeof frames);
+    for (int kind = 0; kind < 3; kind++) {
+        if (kind == 1)
+            request->window_count = 0, request->read = answers_three_bytes, request->read_data = &asked;
+        if (kind == 2)
+            request->flags = DWUNW_CAPTURE_READ_TARGET | DWUNW_CAPTURE_STOP_TARGET, request->pid = INT32_MAX, request->registers = NULL;
+        CHECK_STATUS(dwunw_capture(context, request, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+        result.struct_size = 4;
+        CHECK_STATUS(dwunw_capture(context, request, &result), DWUNW_STATUS_STRUCT_TOO_SMALL);
+        result.struct_size = sizeof result;
+        *request = good;
+    }
+    CHECK(asked == 0 && frames[0].frame.pc == 0x5555555555555555);
+    dwunw_symbol symbol;
+    char text[100] = "";
+    memset(&symbol, 0x55, sizeof symbol);
+    dwunw_frame here = {.struct_size = sizeof here, .module = DWUNW_NO_MODULE, .pc = registers.pc, .flags = DWUNW_FRAME_EXACT};
+    dwunw_resolve_request naming = {.struct_size = sizeof naming, .frames = &here, .frame_size = sizeof here, .frame_count = 1, .symbols = &symbol,
+                                    .symbol_size = sizeof symbol, .max_symbols = 1, .text = text, .text_size = sizeof text};
+    dwunw_resolve_result named = {.struct_size = 4};
+    CHECK_STATUS(dwunw_symbol_resolve_batch(context, &naming, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+    CHECK_STATUS(dwunw_symbol_resolve_batch(context, &naming, &named), DWUNW_STATUS_STRUCT_TOO_SMALL);
+    CHECK(symbol.struct_size == 0x55555555 && text[0] == 0);
+    named.struct_size = sizeof named;
+    CHECK_STATUS(dwunw_symbol_resolve_batch(context, &naming, &named), DWUNW_STATUS_OK);
+    CHECK(named.named == 1 && strcmp(symbol.function, "main") == 0);
+    CHECK_STATUS(dwunw_capture(context, request, &result), DWUNW_STATUS_OK);
 
     /* Registers. */
     dwunw_registers wrong = registers;
@@ -227,7 +268,19 @@ int main(int argc, char **argv) {
     module.elf_path = NULL;
     module.elf_size = SIZE_MAX;
     CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+    /* Memory that could not be had makes no range of what was to be a file. */
     module.elf = NULL;
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+    module.elf_path = argv[1];
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+    module.elf_path = NULL;
+    module.elf_size = 0;
+    module.uwt_size = 1;
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+    module.uwt_size = 0;
+    module.symx_size = 1;
+    CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_BAD_ARGUMENT);
+    module.symx_size = 0;
     module.uwt_path = "/etc/passwd";
     CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_BAD_TABLE);
     module.uwt_path = NULL;
@@ -264,6 +317,17 @@ int main(int argc, char **argv) {
     module = (dwunw_module){.struct_size = sizeof module, .start = 0x10000000, .elf = elf, .elf_size = size};
     CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_OK);
     CHECK_STATUS(dwunw_module_add(context, &module, NULL), DWUNW_STATUS_ADDRESS_IN_USE);
+
+    /* A file that takes more than there is, in place of a start that is too high. */
+    memcpy(damaged, elf, size);
+    const uint64_t sizes[] = {UINT64_MAX, UINT64_MAX - 8192, 1ull << 63};
+    for (size_t at = 0; sizeof(size_t) == 8 && at < sizeof sizes / sizeof *sizes; at++) {
+        make_larger(damaged, sizes[at]);
+        dwunw_module larger = {.struct_size = sizeof larger, .start = 0x8000000000000000, .elf = damaged, .elf_size = size};
+        CHECK_STATUS(dwunw_module_add(context, &larger, NULL), DWUNW_STATUS_BAD_ELF);
+    }
+    dwunw_module high = {.struct_size = sizeof high, .start = 0xfffffffffffff000, .elf = elf, .elf_size = size};
+    CHECK_STATUS(dwunw_module_add(context, &high, NULL), DWUNW_STATUS_BAD_ARGUMENT);
 
     /* A file is mapped by pages; code that was generated lies anywhere. */
     const uint64_t askew[] = {1, 2, 8, 2048, 4095};
