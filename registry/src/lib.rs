@@ -45,7 +45,7 @@ pub use pull::{PullReport, pull};
 pub use push::{plan, push, push_with};
 pub use redirects::{Redirections, redirects};
 pub use reference::{ParseReferenceError, Reference, Target};
-pub use repository::{BundleIndexes, Repository};
+pub use repository::{BundleIndexes, FoundSeals, Repository};
 pub use stage::{Staged, stage};
 
 #[cfg(test)]

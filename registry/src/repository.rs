@@ -34,6 +34,17 @@ struct Taken {
     bytes: u64,
     /// Several manifests may have one.
     blobs: HashSet<Digest>,
+    /// Some had no room.
+    is_cut: bool,
+}
+
+/// The seals of a bundle, as they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundSeals {
+    /// Those that were looked at.
+    pub list: Vec<Vec<u8>>,
+    /// Whether there are more than that.
+    pub is_cut: bool,
 }
 
 /// A bundle's indexes, each checked against its digest.
@@ -156,11 +167,22 @@ impl Repository {
     /// # Errors
     /// [`RegistryError`] names what cannot be fetched.
     pub async fn seals(&self, subject: &Digest) -> Result<Vec<Vec<u8>>, RegistryError> {
+        Ok(self.seals_looked_at(subject).await?.list)
+    }
+
+    /// [`Self::seals`], and whether there may be others, which were not looked at.
+    ///
+    /// # Errors
+    /// As [`Self::seals`].
+    pub async fn seals_looked_at(&self, subject: &Digest) -> Result<FoundSeals, RegistryError> {
         let (mut seals, mut junk) = (Taken::default(), None);
         let listed = referrers::list(&self.session, subject).await?;
-        let listed = listed.iter().filter(|one| one.artifact_type.as_deref() == Some(oci::SIGSTORE_BUNDLE));
-        for referrer in listed.take(SEALS_LOOKED_AT) {
+        let is_seal = |one: &&Descriptor| one.artifact_type.as_deref() == Some(oci::SIGSTORE_BUNDLE);
+        let listed: Vec<&Descriptor> = listed.iter().filter(is_seal).collect();
+        let mut is_cut = listed.len() > SEALS_LOOKED_AT;
+        for referrer in listed.into_iter().take(SEALS_LOOKED_AT) {
             if seals.list.len() >= SEALS_LIMIT {
+                is_cut = true;
                 break;
             }
             match self.take_seals_of(&referrer.digest, &mut seals).await {
@@ -171,7 +193,7 @@ impl Repository {
         }
         match junk {
             Some(error) if seals.list.is_empty() => Err(error),
-            _ => Ok(seals.list),
+            _ => Ok(FoundSeals { list: seals.list, is_cut: is_cut || seals.is_cut }),
         }
     }
 
@@ -186,7 +208,11 @@ impl Repository {
             }
             // What has no room leaves it to smaller ones.
             let bytes = seals.bytes.saturating_add(layer.size);
-            if seals.list.len() >= SEALS_LIMIT || bytes > SEALS_BYTES_LIMIT || seals.blobs.contains(&layer.digest) {
+            if seals.blobs.contains(&layer.digest) {
+                continue;
+            }
+            if seals.list.len() >= SEALS_LIMIT || bytes > SEALS_BYTES_LIMIT {
+                seals.is_cut = true;
                 continue;
             }
             // One manifest may lie about the size of what another one names rightly: only what was fetched counts as taken.

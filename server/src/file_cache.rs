@@ -24,6 +24,8 @@ use crate::pool::Pool;
 const MARK: [u8; 4] = *b"SSC1";
 /// Length of the note and mark, in bytes.
 const TAIL: u64 = 8;
+/// What the name of a file begins with that is not whole yet.
+const UNFINISHED: &str = ".new";
 /// The longest note, in bytes.
 const NOTE_LIMIT: u64 = 64 << 10;
 
@@ -44,6 +46,11 @@ impl CacheKey {
     /// By what makes the content: two texts are two files.
     pub(crate) fn of(what: &str) -> Self {
         Self(BlobDigest::of(what.as_bytes()).hex().to_owned())
+    }
+
+    /// Whether a file of this name may be one of the cache's.
+    fn is_one(name: &str) -> bool {
+        name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
     }
 }
 
@@ -89,19 +96,26 @@ struct Entry {
 }
 
 impl FileCache {
-    /// Opens the directory; what a crash left half-written is removed.
+    /// Opens the directory; what a crash left half-written is removed. What is none of the cache's stays: somebody may have named a folder that has other
+    /// things in it.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let mut found: Vec<(SystemTime, CacheKey, u64)> = Vec::new();
+        let mut strange: Vec<PathBuf> = Vec::new();
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let metadata = entry.metadata()?;
             match entry.file_name().into_string() {
-                Ok(name) if name.len() == 64 && metadata.is_file() => {
+                Ok(name) if CacheKey::is_one(&name) && metadata.is_file() => {
                     found.push((metadata.modified()?, CacheKey(name), metadata.len()));
                 }
-                _ => fs::remove_file(entry.path())?,
+                Ok(name) if name.starts_with(UNFINISHED) && metadata.is_file() => fs::remove_file(entry.path())?,
+                _ => strange.push(entry.path()),
             }
+        }
+        if let Some(first) = strange.first() {
+            let (first, others) = (first.display(), strange.len() - 1);
+            tracing::warn!(%first, others, "the folder of cached files has something in it that is none, and that is left alone");
         }
         found.sort_by_key(|(modified, ..)| *modified);
         let mut state = State::default();
@@ -159,7 +173,7 @@ impl FileCache {
 
     /// A file to fill, in the cache's directory.
     pub(crate) fn begin(&self) -> io::Result<NamedTempFile> {
-        tempfile::Builder::new().prefix(".new").tempfile_in(&self.folder)
+        tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.folder)
     }
 
     /// The file of this name; where there is none it is made, once for all who ask. `job` fills it and says what is known of it.
@@ -305,7 +319,13 @@ mod tests {
         keep(&cache, "one", b"content");
         keep(&cache, "empty", b"");
         std::fs::write(folder.path().join(".new-half"), b"ha").unwrap();
+        // Somebody's own.
+        let own = ["thesis.txt", ".hidden", &"X".repeat(64)].map(|name| folder.path().join(name));
+        own.iter().for_each(|path| std::fs::write(path, b"precious").unwrap());
+        let folders = ["folder", &CacheKey::of("folder").0].map(|name| folder.path().join(name));
+        folders.iter().for_each(|path| std::fs::create_dir(path).unwrap());
         let cache = FileCache::open(folder.path()).unwrap();
+        assert!(own.iter().chain(&folders).all(|path| path.exists()) && cache.filled().0 == 2);
         assert_eq!(content(&cache, "one").unwrap(), b"content");
         assert_eq!(content(&cache, "empty").unwrap(), b"");
         assert_eq!(content(&cache, "two"), None);

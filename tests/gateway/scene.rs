@@ -121,6 +121,16 @@ impl Scene {
         Command::new("curl").args(["-sf", "--header", accepted, &url]).output().unwrap().stdout
     }
 
+    /// Revokes the key that sealed the release.
+    pub(crate) fn revoke(&self) {
+        let trust = self.at("trust");
+        let shown = symseal(["trust", "show", "--trust", &trust, "--json"]).ok().json();
+        let key = shown["keys"][0]["key_id"].as_str().unwrap_or_else(|| panic!("{shown}")).to_owned();
+        let root = self.at("keys/root.key.pem");
+        let of_whom = ["--trust", &trust, "--root-key", &root, "--key-id", &key, "--reason", "stolen"];
+        symseal(["trust", "revoke"].into_iter().chain(of_whom)).ok();
+    }
+
     pub(crate) fn debuginfo_path(&self) -> String {
         format!("/buildid/{}/debuginfo", self.build_id)
     }

@@ -29,7 +29,7 @@ use crate::endpoints::symbols::Target as SymbolTarget;
 use crate::endpoints::{plain, refused_method, unavailable};
 use crate::file_cache::CachedFile;
 use crate::http::{ByteRange, FileAnswer, ONE_HOST, file_response, is_called_once, is_this_machine};
-use crate::seals::SealedBy;
+use crate::seals::{SealedBy, Verdict};
 use crate::sections::locate;
 use crate::sources::canonical;
 use crate::upstream::Flight;
@@ -261,6 +261,18 @@ impl Gate {
             refused.extend(wrong.into_iter().map(|(home, mismatch)| Refusal::wrong_source(bundle, &home, mismatch)));
             match end {
                 Ok(Some(bytes)) => {
+                    // It may have taken long.
+                    match self.verdict_now(bundle).await {
+                        Ok(Verdict::Sealed(_)) => {}
+                        Ok(verdict) => {
+                            refused.extend(Refusal::of_verdict(bundle, &verdict));
+                            continue;
+                        }
+                        Err(why) => {
+                            down = Some(why);
+                            continue;
+                        }
+                    }
                     self.note(asked, refused);
                     self.served.fetch_add(1, Ordering::Relaxed);
                     let mut response = Response::new(Body::empty());

@@ -18,6 +18,7 @@ use super::refusals::{Code, Refusal};
 use super::{Gate, lock, units};
 use crate::endpoints::debuginfod::IMASIGNATURE;
 use crate::file_cache::{CacheKey, CachedFile, Note};
+use crate::seals::Verdict;
 use crate::upstream::{Flight, Pilot, Progress};
 
 /// Fetched at once with the header of a file of page hashes: in most bundles the whole list of files is in it.
@@ -178,11 +179,19 @@ impl Gate {
         flying
     }
 
-    /// A place among the files on their way, and room for it on the disk: together they have half of what the cache may fill.
-    async fn places(&self, bytes: u64) -> Result<(SemaphorePermit<'_>, SemaphorePermit<'_>), AcquireError> {
-        let place = self.flying.acquire().await?;
-        let room = self.room.acquire_many(u32::try_from(units(bytes)).unwrap_or(u32::MAX)).await?;
-        Ok((place, room))
+    /// Room on the disk for a file on its way: together they have half of what the cache may fill.
+    async fn room_for(&self, bytes: u64) -> Result<SemaphorePermit<'_>, AcquireError> {
+        self.room.acquire_many(u32::try_from(units(bytes)).unwrap_or(u32::MAX)).await
+    }
+
+    /// The place among those that a source's host has.
+    async fn place_of<'a>(&'a self, source: &'a Source) -> Result<SemaphorePermit<'a>, Trouble> {
+        let fetches = match source {
+            Source::Home(Home::Layout(_)) => &self.local_fetches,
+            _ => self.fetches_of(source).next().unwrap_or(&self.fetches),
+        };
+        // Nobody waits longer than for an upstream that does not answer.
+        fetches.place(self.patience.head).await.map_err(Trouble::Down)
     }
 
     async fn fly(
@@ -200,10 +209,9 @@ impl Gate {
             );
             return Err(Lost::Refused(Refusal::of(offer, Code::TooLarge, reason)));
         }
-        // Nobody waits longer than for an upstream that does not answer.
-        let places = tokio::time::timeout(self.patience.head, self.places(offer.file.size));
-        let busy = |_| Lost::Down("too many files are on their way".to_owned());
-        let _places = places.await.map_err(busy)?.map_err(|error| down(&error))?;
+        let room = tokio::time::timeout(self.patience.head, self.room_for(offer.file.size));
+        let busy = |_| Lost::Down("files that are on their way have all the room in the cache".to_owned());
+        let _room = room.await.map_err(busy)?.map_err(|error| down(&error))?;
         let leaves = self.leaves(offer).await;
         let has_pages = leaves.is_some();
         let (cache, entry) = (Arc::clone(&self.cache), offer.file.clone());
@@ -217,7 +225,11 @@ impl Gate {
         for source in self.sources(offer, path) {
             let name = source.name();
             let begins = file.written() == 0;
-            let opened = self.open_source(&source, offer, file.written()).await;
+            let place = self.place_of(&source).await;
+            let opened = match &place {
+                Ok(_) => self.open_source(&source, offer, file.written()).await,
+                Err(busy) => Err(busy.clone()),
+            };
             let came;
             (file, came) = match opened {
                 Ok((incoming, signature)) => {
@@ -235,6 +247,9 @@ impl Gate {
                 Ok(()) => match file.finish() {
                     Ok(whole) => {
                         self.fetches_of(&source).for_each(Fetches::succeeded);
+                        drop(place);
+                        // It may have taken long, and whoever waits has not had all of it.
+                        self.holds_still(offer).await?;
                         return self.keep(&offer.file.sha256, whole, with_it).await.map_err(|error| down(&error));
                     }
                     // With page hashes only an index that contradicts itself leads here.
@@ -291,6 +306,17 @@ impl Gate {
             (None, None) => {
                 let reason = format!("a sealed bundle names the file, and no upstream has it: {}", absent.join("; "));
                 Err(Lost::Refused(Refusal::of(offer, Code::NotThere, reason)))
+            }
+        }
+    }
+
+    /// Whether a bundle that was sealed when its file was asked for is so now.
+    async fn holds_still(self: &Arc<Self>, offer: &Offer) -> Result<(), Lost> {
+        match self.verdict_now(&offer.bundle).await.map_err(Lost::Down)? {
+            Verdict::Sealed(_) => Ok(()),
+            verdict => {
+                let revoked = || Refusal::of(offer, Code::SealRefused, "its seal does not hold any more".to_owned());
+                Err(Lost::Refused(Refusal::of_verdict(&offer.bundle, &verdict).unwrap_or_else(revoked)))
             }
         }
     }

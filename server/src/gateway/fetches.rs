@@ -1,6 +1,9 @@
-//! How fetches of files from an upstream went of late, for the status page.
+//! Fetches of files from one place: how many there are at once, and how they went of late, for the status page.
 
 use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::lock;
 use crate::clock::now;
@@ -8,9 +11,22 @@ use crate::clock::now;
 /// Characters of a reason that are kept: it may be an upstream's own text.
 const TEXT: usize = 300;
 
-/// Fetches since the last one that brought a whole file.
-#[derive(Debug, Default)]
-pub(super) struct Fetches(Mutex<Option<Failed>>);
+/// Files that come from one place at once; more wait. Another place's are not kept waiting by them.
+const AT_ONCE: usize = 16;
+
+/// Those from one place.
+#[derive(Debug)]
+pub(super) struct Fetches {
+    places: Semaphore,
+    /// Since the last one that brought a whole file.
+    failed: Mutex<Option<Failed>>,
+}
+
+impl Default for Fetches {
+    fn default() -> Self {
+        Self { places: Semaphore::new(AT_ONCE), failed: Mutex::default() }
+    }
+}
 
 #[derive(Debug)]
 struct Failed {
@@ -21,21 +37,30 @@ struct Failed {
 }
 
 impl Fetches {
+    /// Waits so long for one of the places.
+    ///
+    /// # Errors
+    /// There was none.
+    pub(super) async fn place(&self, patience: Duration) -> Result<SemaphorePermit<'_>, String> {
+        let place = tokio::time::timeout(patience, self.places.acquire()).await;
+        place.ok().and_then(Result::ok).ok_or_else(|| "too many files are on their way from there".to_owned())
+    }
+
     /// A file did not come.
     pub(super) fn failed(&self, why: &str) {
-        let mut failed = lock(&self.0);
+        let mut failed = lock(&self.failed);
         let times = failed.as_ref().map_or(0, |before| before.times).saturating_add(1);
         *failed = Some(Failed { at: now().to_string(), why: why.chars().take(TEXT).collect(), times });
     }
 
     /// A file came whole.
     pub(super) fn succeeded(&self) {
-        *lock(&self.0) = None;
+        *lock(&self.failed) = None;
     }
 
     /// What is wrong with an upstream, where that is `other` beside this.
     pub(super) fn beside(&self, other: Option<String>) -> Option<String> {
-        let failed = lock(&self.0).as_ref().map(|failed| match failed.times {
+        let failed = lock(&self.failed).as_ref().map(|failed| match failed.times {
             1 => format!("a file could not be fetched ({}): {}", failed.at, failed.why),
             times => format!("files could not be fetched ({times} times, the last one {}): {}", failed.at, failed.why),
         });

@@ -57,33 +57,38 @@ impl Gate {
         let home = Home::Registry { name, repository: Arc::clone(&repository) };
         if let Some(known) = self.catalogue.known_at(digest, &home) {
             if !known.was_asked(&home, SEALS_FRESH) {
-                let seals = seals_or_none(&repository, digest).await?;
+                let (seals, unread) = seals_of(&repository, digest).await?;
                 self.catalogue.take_seals(&known, &home, seals);
+                known.note_unread(&home, unread);
             }
             return Ok(());
         }
         // An index may be large; few are in memory as bytes.
         let _place = self.hearing.acquire().await.map_err(|error| Trouble::Down(error.to_string()))?;
         let indexes = repository.bundle_indexes_of(digest).await?;
-        let seals = seals_or_none(&repository, digest).await?;
+        let (seals, unread) = seals_of(&repository, digest).await?;
         let digest = *digest;
         let read = move || Listed::read(digest, indexes.subjects(), &indexes.symbol_index);
         let listed = self.making.run(read).await.map_err(|error| Trouble::Down(error.to_string()))?;
         let listed = listed.map_err(|error| Unheard::Never(format!("{digest}: {error}")))?;
-        self.catalogue.add(listed, &home, seals);
+        self.catalogue.add(listed, &home, seals).note_unread(&home, unread);
         Ok(())
     }
 }
 
-/// The seals that a repository has for a bundle; `None` where there is junk in their place, which says nothing of the bundle.
-async fn seals_or_none(repository: &Repository, digest: &Digest) -> Result<Option<Vec<Vec<u8>>>, Trouble> {
-    match repository.seals(digest).await {
-        Ok(seals) => Ok(Some(seals)),
+/// The seals that a repository has for a bundle, and why these may not be all. `None` where there is junk in their place, which says nothing of the bundle.
+async fn seals_of(repository: &Repository, digest: &Digest) -> Result<(Option<Vec<Vec<u8>>>, Option<String>), Trouble> {
+    match repository.seals_looked_at(digest).await {
+        Ok(found) => {
+            let why = || format!("{digest} has more seals than are looked at ({})", found.list.len());
+            let unread = found.is_cut.then(why);
+            Ok((Some(found.list), unread))
+        }
         Err(error) => match Trouble::from(error) {
             Trouble::Down(why) => Err(Trouble::Down(why)),
             trouble => {
                 tracing::info!(bundle = %digest, why = trouble.text(), "what refers to a bundle cannot be read");
-                Ok(None)
+                Ok((None, Some(format!("what refers to {digest} cannot be read: {}", trouble.text()))))
             }
         },
     }

@@ -53,8 +53,8 @@ impl HttpUpstream {
             return Err(Trouble::Down("it sent a web page in the place of a file".to_owned()));
         }
         if let Some(found) = other {
-            // Nothing came, or less than the rest that was asked for: no byte of that is wrong.
-            if found == 0 || (response.status() == StatusCode::PARTIAL_CONTENT && found < expected) {
+            // Less than was to come: no byte of that is wrong. A copy that is being brought up to date has such files.
+            if found < expected {
                 return Err(Trouble::Down(format!("it sent {found} bytes, where {expected} were to come")));
             }
             return Err(Trouble::Wrong(format!("{found} bytes, where {expected} were to come")));

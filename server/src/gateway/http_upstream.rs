@@ -29,9 +29,9 @@ use crate::upstream::{Admission, Breaker, Unanswered, answered};
 const REDIRECTIONS: usize = 4;
 /// Bytes of an answer about bundles.
 const ANSWER_LIMIT: usize = 256 << 10;
-/// Bundles of one answer that are looked at.
-const BUNDLES_LIMIT: usize = 32;
-/// Repositories of one bundle that are asked for its seals, those that the server knows to have some first.
+/// Bundles of one answer that are looked at: as many as our server tells of. Where there are others it cannot be told that none is sealed.
+const BUNDLES_LIMIT: usize = 64;
+/// Repositories of one bundle that are asked for its seals, those that the server knows to have some first. Likewise.
 const REPOSITORIES_LIMIT: usize = 32;
 /// How long a server that has no such API is taken for another kind.
 const PLAIN_FOR: Duration = Duration::from_secs(600);
@@ -90,6 +90,9 @@ enum Kind {
 #[derive(Deserialize)]
 struct Answer {
     bundles: Vec<Told>,
+    /// Whether there are others.
+    #[serde(default)]
+    more: bool,
 }
 
 #[derive(Deserialize)]
@@ -187,9 +190,11 @@ impl HttpUpstream {
                 return if matches!(state.kind, Kind::Plain(_)) { Ok(()) } else { Err(why) };
             }
         };
-        let Some(told) = self.note_answer(key, told) else { return Ok(()) };
-        let mut problem = None;
-        for told in told.into_iter().take(BUNDLES_LIMIT) {
+        let Some(Answer { bundles, more }) = self.note_answer(key, told) else { return Ok(()) };
+        let is_cut = more || bundles.len() > BUNDLES_LIMIT;
+        let others = || format!("{}: more bundles have it than are looked at ({BUNDLES_LIMIT})", self.name());
+        let mut problem = is_cut.then(others);
+        for told in bundles.into_iter().take(BUNDLES_LIMIT) {
             match self.take(gate, &told).await {
                 Ok(digest) => self.note_bundle(digest),
                 Err(unheard) => {
@@ -207,7 +212,7 @@ impl HttpUpstream {
     }
 
     /// Remembers what an answer says of the server; the bundles that it told of, if it tells of bundles.
-    fn note_answer(&self, key: &Key, told: Option<Vec<Told>>) -> Option<Vec<Told>> {
+    fn note_answer(&self, key: &Key, told: Option<Answer>) -> Option<Answer> {
         let mut state = self.lock();
         state.problem = None;
         let Some(told) = told else {
@@ -215,7 +220,7 @@ impl HttpUpstream {
             return None;
         };
         state.kind = Kind::Ours;
-        if told.is_empty() {
+        if told.bundles.is_empty() && !told.more {
             if state.absences.len() >= ABSENCES {
                 state.absences.clear();
             }
@@ -246,6 +251,12 @@ impl HttpUpstream {
                 return Ok(digest);
             }
         }
+        let (all, looked_at) = (told.repositories.len(), REPOSITORIES_LIMIT);
+        if all > looked_at {
+            let why =
+                format!("no seal of it holds in {looked_at} repositories, and {} others have it", all - looked_at);
+            return Err(Trouble::Down(why).into());
+        }
         unheard.map_or(Ok(digest), Err)
     }
 
@@ -264,7 +275,7 @@ impl HttpUpstream {
     }
 
     /// The bundles that have what is asked for; `None` where the server has no such API.
-    async fn bundles(self: &Arc<Self>, question: &str) -> Result<Option<Vec<Told>>, Trouble> {
+    async fn bundles(self: &Arc<Self>, question: &str) -> Result<Option<Answer>, Trouble> {
         let response = self.ask(("api/v1/bundles", Some(question)), None).await?;
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -383,11 +394,11 @@ impl Registry {
 }
 
 /// The bundles of an answer; `None` where it is that of a server without such an API.
-fn understood(status: StatusCode, is_json: bool, body: &[u8]) -> Result<Option<Vec<Told>>, Trouble> {
+fn understood(status: StatusCode, is_json: bool, body: &[u8]) -> Result<Option<Answer>, Trouble> {
     let down = |more: &str| Trouble::Down(format!("it answered {status} when asked for bundles{more}"));
     match status {
         StatusCode::OK => match serde_json::from_slice::<Answer>(body) {
-            Ok(answer) => Ok(Some(answer.bundles)),
+            Ok(answer) => Ok(Some(answer)),
             Err(error) if is_json => Err(Trouble::Wrong(format!(
                 "its answer about bundles cannot be read: expected a list of bundles: {error}"
             ))),
@@ -488,7 +499,7 @@ mod tests {
     #[test]
     fn an_answer_about_bundles_is_understood_or_refused_whatever_it_is() {
         let good = br#"{"bundles":[{"sha256":"sha256:00","repositories":["a"]}]}"#;
-        assert_eq!(understood(StatusCode::OK, true, good).unwrap().unwrap().len(), 1);
+        assert_eq!(understood(StatusCode::OK, true, good).unwrap().unwrap().bundles.len(), 1);
         for at in 0..good.len() {
             for byte in [0, b'"', b'[', b'}', 0xff] {
                 let mut bytes = good.to_vec();

@@ -47,6 +47,8 @@ struct Lodging {
     seals: Vec<Arc<[u8]>>,
     /// When its seals were asked for.
     asked: Option<Instant>,
+    /// Why these may not be all that it has.
+    unread: Option<String>,
 }
 
 impl KnownBundle {
@@ -88,7 +90,7 @@ impl KnownBundle {
             lodgings.remove(at);
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
-        lodgings.push(Lodging { home: home.clone(), seals: Vec::new(), asked: None });
+        lodgings.push(Lodging { home: home.clone(), seals: Vec::new(), asked: None, unread: None });
     }
 
     /// Whether a home was asked for its seals within this time.
@@ -113,6 +115,18 @@ impl KnownBundle {
             lodging.seals = taken.list;
             self.generation.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Notes why a home may have more seals than were taken of it; `None` where these are all.
+    pub(super) fn note_unread(&self, home: &Home, why: Option<String>) {
+        if let Some(lodging) = lock(&self.lodgings).iter_mut().find(|known| known.home.is(home)) {
+            lodging.unread = why;
+        }
+    }
+
+    /// Why one of its homes may have seals of it that nobody has looked at.
+    pub(super) fn unread(&self) -> Option<String> {
+        lock(&self.lodgings).iter().find_map(|lodging| lodging.unread.clone())
     }
 
     /// Counts the changes of the seals.

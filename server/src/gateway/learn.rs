@@ -88,9 +88,11 @@ impl Gate {
             return first;
         }
         let unasked = self.learn(keys).await;
-        let second = self.judged(find(self), bundle).await;
-        match (second, unasked) {
-            // One of those that could not be asked may have it.
+        let found = find(self);
+        let unread = found.iter().find_map(|found| bundle(found).unread());
+        let second = self.judged(found, bundle).await;
+        match (second, unasked.or(unread)) {
+            // One of those that could not be asked may have it, or a seal among those that were not looked at hold.
             (Covered::Refused(refusals), Some(why)) => Covered::Unknown(why, refusals),
             (Covered::Refused(refusals), None) if refusals.is_empty() => {
                 let reason = "no bundle that an upstream offers has it, so nothing proves what its bytes must be";
@@ -126,8 +128,13 @@ impl Gate {
     /// Whether a bundle is known, and its seals hold.
     pub(super) async fn is_sealed(self: &Arc<Self>, digest: &Digest) -> bool {
         let Some(bundle) = self.catalogue.known(digest) else { return false };
-        let gate = Arc::clone(self);
-        self.pool.run(move || gate.judge.judge(&bundle).is_sealed()).await.unwrap_or(false)
+        self.verdict_now(&bundle).await.is_ok_and(|verdict| verdict.is_sealed())
+    }
+
+    /// What comes out for a bundle now; why that cannot be told.
+    pub(super) async fn verdict_now(self: &Arc<Self>, bundle: &Arc<KnownBundle>) -> Result<Verdict, String> {
+        let (gate, bundle) = (Arc::clone(self), Arc::clone(bundle));
+        self.pool.run(move || gate.judge.judge(&bundle)).await.map_err(|error| error.to_string())
     }
 
     /// Asks every upstream for bundles that have the keys; why one could not be asked.

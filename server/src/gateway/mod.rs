@@ -51,6 +51,7 @@ use crate::{Patience, STOP_WITHIN, ServerError, opened, serve};
 use catalogue::{Catalogue, Listed};
 use clients::Clients;
 use fetch::FileFlight;
+use fetches::Fetches;
 use home::Home;
 use http_upstream::HttpUpstream;
 use judge::Judge;
@@ -59,8 +60,6 @@ use registry::RegistryUpstream;
 
 /// Connections at once. For one more the one goes that has asked for nothing for the longest time.
 const CONNECTIONS: usize = 256;
-/// Files on their way at once; more wait.
-const FLIGHTS: usize = 16;
 /// Bundles whose indexes are read at once; more wait.
 const HEARING: usize = 2;
 /// Bytes of files on their way are counted in units of this.
@@ -119,7 +118,10 @@ pub(crate) struct Gate {
     /// Files of the cache whose bytes were compared since the start.
     compared: Mutex<HashSet<Digest>>,
     flights: Mutex<HashMap<Digest, Arc<FileFlight>>>,
-    flying: Semaphore,
+    /// From repositories of no upstream.
+    fetches: Fetches,
+    /// From layouts on this machine.
+    local_fetches: Fetches,
     /// Room on the disk for files on their way, in units.
     room: Semaphore,
     tables: sources::Tables,
@@ -247,7 +249,8 @@ impl Gate {
             cache: Arc::new(cache),
             compared: Mutex::default(),
             flights: Mutex::default(),
-            flying: Semaphore::new(FLIGHTS),
+            fetches: Fetches::default(),
+            local_fetches: Fetches::default(),
             room: Semaphore::new(usize::try_from(units(config.cache_bytes / 2)).unwrap_or(usize::MAX).min(MOST_ROOM)),
             tables: sources::Tables::default(),
             refusals: Refusals::default(),

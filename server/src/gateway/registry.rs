@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
+use symseal_bundle::sources::TAG_SUFFIX;
 use symseal_bundle::{Digest, oci};
 use symseal_registry::{Reference, Repository, Target, Tls};
 use symseal_resolver::without_secrets;
@@ -54,6 +55,8 @@ struct State {
     down: Option<(Instant, String)>,
     /// What of it cannot be had.
     problem: Option<String>,
+    /// Why there is more of it than was looked at.
+    cut: Option<String>,
     passed_over: HashMap<Digest, PassedOver>,
     /// How often in a row it could not be told what a tag names. At most [`TAGS`].
     untold: HashMap<String, u32>,
@@ -85,6 +88,8 @@ pub(super) struct UpstreamStanding {
 struct Read {
     bundles: usize,
     problem: Option<String>,
+    /// Why there is more than was looked at.
+    cut: Option<String>,
     /// Whether it may lack something that is there.
     lacks: bool,
     /// How often nobody answered.
@@ -156,7 +161,7 @@ impl RegistryUpstream {
                 && state.down.is_none()
                 && at.elapsed() < FRESH.max(took.saturating_mul(REST))
             {
-                return Ok(());
+                return state.cut.clone().map_or(Ok(()), Err);
             }
         }
         let (this, gate) = (Arc::clone(self), Arc::clone(gate));
@@ -171,12 +176,13 @@ impl RegistryUpstream {
         match read {
             Ok(read) => {
                 state.bundles = read.bundles;
-                state.problem = read.problem.clone();
+                state.problem = read.problem.clone().or(read.cut.clone());
+                state.cut = read.cut;
                 // Where something is missing this list is not the last word, for a while.
                 let why = read.problem.filter(|_| read.lacks);
                 state.down = why.clone().map(|why| (Instant::now(), why));
                 state.read = Some((Instant::now(), began.elapsed()));
-                why.map_or(Ok(()), Err)
+                why.or(state.cut.clone()).map_or(Ok(()), Err)
             }
             Err(trouble) => {
                 let problem = format!("{}: {}", self.name(), trouble.text());
@@ -225,15 +231,18 @@ impl RegistryUpstream {
             Target::Tag(tag) if !self.is_whole => vec![tag.clone()],
             Target::Tag(_) => repository.tags().await?,
         };
+        // Tags for referrers name no bundles, nor do those for sources.
+        let may_name_one = |tag: &String| !self.is_whole || !(tag.starts_with("sha256-") || tag.ends_with(TAG_SUFFIX));
+        let mut tags: Vec<String> = tags.into_iter().filter(may_name_one).collect();
         if tags.len() > TAGS {
             let problem = format!("{}: it has more than {TAGS} tags; the others are not looked at", self.name());
             tracing::warn!(problem, "a repository is too large");
-            read.problem = Some(problem);
+            read.cut = Some(problem);
+            tags.truncate(TAGS);
         }
         let (mut found, mut seen) = (Vec::new(), HashSet::new());
         let is_one = !self.is_whole;
-        // Tags for referrers name no bundles. Futures of one named function, as they must be `Send` for every caller.
-        let tags: Vec<_> = tags.into_iter().filter(|tag| !tag.starts_with("sha256-")).take(TAGS).collect();
+        // Futures of one named function, as they must be `Send` for every caller.
         lock(&self.state).untold.retain(|tag, _| tags.contains(tag));
         let asked: Vec<_> = tags.iter().map(|tag| resolve(repository, tag)).collect();
         let mut answers = stream::iter(asked).buffered(AT_ONCE);

@@ -6,7 +6,7 @@ use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde_json::{Value, json};
 use symseal_module::DebugId;
 
 use super::ApiError;
@@ -71,7 +71,8 @@ pub(crate) fn gone(app: &App, caller: &Caller, digest: &str) -> Option<IsTakenDo
 /// Bundles that are told of at once.
 const TOLD: usize = 64;
 
-/// The bundles that have a module, the best first: of these the caller's repositories, those with seals first. Who asks verifies them.
+/// The bundles that have a module: those that are sealed first, then those that have a seal, then the better ones; of these the caller's repositories, likewise.
+/// `more` says that there are others, so that nobody takes a list that was cut for all. Who asks verifies them.
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     Extension(caller): Extension<Caller>,
@@ -87,25 +88,53 @@ pub(crate) async fn list(
     let key = key.ok_or_else(|| ApiError::new(StatusCode::BAD_REQUEST, "query-invalid", malformed))?;
     let scope = Scope::default().readable_by(&caller);
     let found = app.debug_files.bundles_of(&scope, &key);
-    let told = found.iter().filter_map(|digest| {
-        let bundle = app.debug_files.bundle(digest)?;
-        let mut readable: Vec<&RepositoryName> =
-            bundle.standing.repositories().filter(|name| caller.may_read(name)).collect();
-        let has_no_seal =
-            |name: &&RepositoryName| app.repositories.get(name).is_none_or(|repository| !has_seal(&repository, digest));
-        readable.sort_by_cached_key(has_no_seal);
-        let repositories: Vec<&str> = readable.into_iter().map(RepositoryName::as_str).collect();
-        (!repositories.is_empty()).then(|| {
-            json!({
-                "sha256": digest.to_string(),
-                "name": bundle.entry.name,
-                "version": bundle.entry.version,
-                "repositories": repositories,
-                "verification": bundle.standing.among(|name| caller.may_read(name)).to_json(),
-            })
+    let mut listed: Vec<Listed> = found.into_iter().filter_map(|digest| Listed::of(&app, &caller, digest)).collect();
+    // The order is stable, so that of equals the better one stays before the other.
+    listed.sort_by_key(Listed::place);
+    let more = listed.len() > TOLD;
+    let told: Vec<Value> = listed.iter().take(TOLD).map(Listed::to_json).collect();
+    Ok(app.memory.json(&json!({ "bundles": told, "more": more }))?)
+}
+
+/// A bundle of a list, as far as the caller may know it.
+struct Listed {
+    digest: BlobDigest,
+    bundle: Bundle,
+    /// Those where it is sealed first, then those that have a seal.
+    repositories: Vec<RepositoryName>,
+    has_seal: bool,
+    verdict: Verdict,
+}
+
+impl Listed {
+    /// `None` where it is in no repository that the caller may read.
+    fn of(app: &App, caller: &Caller, digest: BlobDigest) -> Option<Self> {
+        let bundle = app.debug_files.bundle(&digest)?;
+        let has_seal =
+            |name: &RepositoryName| app.repositories.get(name).is_some_and(|repository| has_seal(&repository, &digest));
+        let known = bundle.standing.verdicts().filter(|(name, _)| caller.may_read(name));
+        let mut readable: Vec<_> =
+            known.map(|(name, verdict)| (verdict.place(), !has_seal(name), name.clone())).collect();
+        readable.sort();
+        let has_seal = readable.iter().any(|(_, has_none, _)| !has_none);
+        let repositories: Vec<RepositoryName> = readable.into_iter().map(|(.., name)| name).collect();
+        let verdict = bundle.standing.among(|name| caller.may_read(name));
+        (!repositories.is_empty()).then_some(Self { digest, bundle, repositories, has_seal, verdict })
+    }
+
+    fn place(&self) -> (u8, bool) {
+        (self.verdict.place(), !self.has_seal)
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "sha256": self.digest.to_string(),
+            "name": self.bundle.entry.name,
+            "version": self.bundle.entry.version,
+            "repositories": self.repositories.iter().map(RepositoryName::as_str).collect::<Vec<_>>(),
+            "verification": self.verdict.to_json(),
         })
-    });
-    Ok(app.memory.json(&json!({ "bundles": told.take(TOLD).collect::<Vec<_>>() }))?)
+    }
 }
 
 /// What the database records of a bundle's seals where these repositories are all that there is.
