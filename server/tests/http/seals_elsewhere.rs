@@ -123,3 +123,25 @@ async fn a_seal_in_a_private_repository_says_nothing_of_the_bundle_in_a_public_o
     assert_eq!(stranger.told(&built).await.0, [false; 7]);
     assert!(!stranger.is_shown_in("public/strict").await && stranger.is_shown_in("public/app").await);
 }
+
+/// A gateway looks at the first of them alone.
+#[tokio::test]
+async fn bundles_and_repositories_with_a_seal_are_told_of_first_also_by_a_server_that_judges_none() {
+    if !has("cc") {
+        return;
+    }
+    let mut scene = Scene::new();
+    let server = Running::start(&scene.data()).await;
+    let (poor, rich) =
+        (scene.build("app", "abcdef01", "one", &["-g1"]), scene.build("other", "abcdef01", "two", &["-g3"]));
+    for (built, repository) in [(&rich, "a/other"), (&poor, "a/app")] {
+        scene.push(&server, built, repository).await.unwrap();
+    }
+    scene.seal(&poor);
+    scene.push(&server, &poor, "z/app").await.unwrap();
+    let listed = scene.json(&server, "/api/v1/bundles?debug_id=abcdef01").await;
+    let told = |at: usize| (&listed["bundles"][at]["sha256"], &listed["bundles"][at]["repositories"]);
+    assert_eq!(told(0), (&json!(poor.digest.to_string()), &json!(["z/app", "a/app"])), "{listed}");
+    assert_eq!(told(1), (&json!(rich.digest.to_string()), &json!(["a/other"])), "{listed}");
+    assert_eq!(listed["more"], false);
+}
