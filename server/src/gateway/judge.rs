@@ -16,7 +16,7 @@ use crate::seals::{RefusedSeal, Verdict};
 /// How often the trust directory is looked at, at most.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Times of validity pass without a change of any file.
-const JUDGE_AGAIN: Duration = Duration::from_secs(60);
+const JUDGE_AGAIN: Duration = Duration::from_secs(10);
 
 /// The judge of seals.
 pub(super) struct Judge {
