@@ -326,9 +326,12 @@ fn what_a_registry_lost_is_sent_again_and_what_it_has_damaged_is_named() {
         scene.root.path().join("to/blobs/sha256").join(&hex[..2]).join(&hex)
     };
     // From a registry, and from a layout.
-    for (at, from) in [format!("{}:1.0", scene.source()), layout].into_iter().enumerate() {
-        let to = format!("{}/mirror{at}/app:1.0", scene.to.address);
-        let run = |more: &[&str]| scene.mirror(&from, &to, &[&["--trust", trust.as_str()], more].concat());
+    let carried = scene.at("carried");
+    scene.mirror(&scene.source(), &carried, &["--tag", "1.0"]).ok();
+    for (at, from) in [scene.source(), carried].into_iter().enumerate() {
+        let to = format!("{}/mirror{at}/app", scene.to.address);
+        let common = ["--tag", "1.0", "--trust", trust.as_str()];
+        let run = |more: &[&str]| scene.mirror(&from, &to, &[&common, more].concat());
         let outcome = |ran: Ran| tagged(&ran.ok().json(), "1.0")["outcome"].as_str().unwrap().to_owned();
         assert_eq!(outcome(run(&["--check"])), "mirrored");
         assert_eq!(outcome(run(&[])), "unchanged");
