@@ -309,6 +309,13 @@ fn what_a_layout_lacks_is_brought_again_and_what_is_damaged_where_bytes_are_comp
         assert_eq!(outcome(run(&[])), "repaired", "{damaged}");
         assert!(layout.is_sound(&damaged));
     }
+    // A seal whose own bytes are others does not hold at DST, though it does at SRC.
+    let sealing = oci::Manifest::parse(&layout.read_blob(&seal, oci::MAX_MANIFEST_BYTES).unwrap()).unwrap();
+    flip(&at(&sealing.layers[0].digest));
+    let failed = run(&["--trust", &trust]);
+    let (status, report) = (failed.status, failed.json());
+    assert!(status == 1 && tagged(&report, "1.0")["outcome"] == "failed", "{report:#}");
+    assert_eq!(outcome(run(&["--check", "--trust", &trust])), "repaired");
     assert_eq!(outcome(run(&["--check", "--trust", &trust])), "unchanged");
     symseal(["bundle", "verify", &to, "--trust", &trust]).ok();
 }

@@ -57,13 +57,14 @@ pub fn run(command: &Command) -> Result<Answer> {
     };
     let server = args.server.as_deref().map(base_url).transpose()?;
     let directory = args.directory.as_deref().map(std::path::absolute).transpose()?;
+    let said = directory.as_deref().map(printable).transpose()?;
     if let Some(layout) = directory.as_deref().filter(|directory| directory.join("oci-layout").is_file()) {
         bail!(
             "--directory {0}: an OCI layout, in which debuggers find nothing; symseal bundle export {0} --build-id DIR (gdb), --lldb DIR or --symstore DIR (WinDbg) makes a directory for them",
             layout.display()
         );
     }
-    let lines = settings(server, directory.as_deref().map(printable).transpose()?)?;
+    let lines = settings(server, said)?;
     if matches!(command, Command::Lldb(_)) && server.is_some() {
         eprintln!(
             "note: lldb before 18 asks no servers, and says `invalid value path` of the setting for them: give it a directory (symseal bundle export BUNDLE --lldb DIR, then --directory DIR)"
@@ -161,7 +162,7 @@ fn printable(directory: &Path) -> Result<&str> {
 fn must_lack(directory: &str, character: char, why: &str) -> Result<()> {
     ensure!(
         !directory.contains(character),
-        "--directory {directory:?}: expected no `{character}`, {why}: rename it, or name a link to it"
+        "--directory {directory:?}: expected no {character:?}, {why}: rename it, or name a link to it"
     );
     Ok(())
 }
@@ -251,9 +252,9 @@ mod tests {
             assert!(printable(Path::new(directory)).unwrap_err().to_string().contains("control"), "{directory:?}");
         }
         let refused = |lines: Result<Vec<String>>| lines.unwrap_err().to_string();
-        assert!(refused(gdb(None, Some("/a:b"))).contains("`:`"));
-        assert!(refused(lldb(None, Some("/a`b`"))).contains("```"));
-        assert!(refused(windbg(None, Some("/a;b"))).contains("`;`"));
+        assert!(refused(gdb(None, Some("/a:b"))).contains("':'"));
+        assert!(refused(lldb(None, Some("/a`b`"))).contains("'`'"));
+        assert!(refused(windbg(None, Some("/a;b"))).contains("';'"));
         assert!(lldb(None, Some("/a:b;c")).is_ok() && windbg(None, Some(r"C:\a")).is_ok());
     }
 

@@ -81,6 +81,10 @@ impl Checks {
                 let staging = Scratch::temporary().context("a directory for manifests")?;
                 let layout = LayoutDir::create(staging.path().join("layout"))?;
                 let staged = match symseal_registry::stage(repository, digest, referrers, &layout).await {
+                    Err(RegistryError::NotFound { reference, what }) => {
+                        let what = format!("{what} {reference} was not there");
+                        return Ok(Some(Lack { what, only_referrers: false }));
+                    }
                     Err(error) if error.is_of_one_object() => {
                         return Ok(Some(Lack { what: error.to_string(), only_referrers: false }));
                     }
