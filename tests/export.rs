@@ -341,3 +341,71 @@ fn a_file_that_not_everybody_may_read_is_copied_and_stays_as_it_is() {
     let (first, rest) = release.build_id.split_at(2);
     assert_eq!(std::fs::metadata(format!("{tree}/.build-id/{first}/{rest}.debug")).unwrap().mode() & 0o444, 0o444);
 }
+
+/// Everything below a folder, with what it is, by its path.
+fn everything(folder: &Path) -> Vec<(PathBuf, std::fs::FileType)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            found.extend(everything(&entry.path()));
+        }
+        found.push((entry.path(), kind));
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    found
+}
+
+#[test]
+fn links_pipes_and_files_in_the_place_of_folders_are_in_the_way_and_nothing_is_written() {
+    use std::os::unix::fs::symlink;
+    let Some(release) = Release::build() else { return };
+    let padded = format!("{:0<40}", release.build_id);
+    let (outside, build_id) = (release.at("outside"), &release.build_id);
+    std::fs::create_dir(&outside).unwrap();
+    let pipe = |at: &str| assert!(Command::new("mkfifo").arg(at).status().unwrap().success());
+    type Planted<'p> = (&'p str, Box<dyn Fn(&str) + 'p>, &'p str);
+    let planted: Vec<Planted<'_>> = vec![
+        // A link on the way, one to nothing, one in the place of a file.
+        ("buildid", Box::new(|at| symlink(&outside, at).unwrap()), "a link"),
+        ("buildid", Box::new(|at| symlink(release.at("nowhere"), at).unwrap()), "a link"),
+        ("buildid/ID", Box::new(|at| symlink(&outside, at).unwrap()), "a link"),
+        ("buildid/ID/debuginfo", Box::new(|at| symlink(&release.debug, at).unwrap()), "a link"),
+        // What cannot be read to an end, and what is no folder, or no file.
+        ("buildid/ID/debuginfo", Box::new(pipe), "a pipe"),
+        ("buildid", Box::new(pipe), "a pipe"),
+        ("buildid/ID", Box::new(|at| std::fs::write(at, "theirs").unwrap()), "a file"),
+        ("buildid/ID/debuginfo", Box::new(|at| std::fs::create_dir(at).unwrap()), "a folder"),
+    ];
+    for (number, (at, plant, named)) in planted.iter().enumerate() {
+        let tree = release.at(&format!("planted-{number}"));
+        let at = format!("{tree}/{}", at.replace("ID", build_id));
+        std::fs::create_dir_all(Path::new(&at).parent().unwrap()).unwrap();
+        plant(&at);
+        let before = everything(Path::new(&tree));
+        // A tree in which nothing is in the way gets nothing, too.
+        let other = release.at(&format!("other-{number}"));
+        let ran = release.export("layout", &["--symstore", &other, "--debuginfod", &tree]);
+        ran.refused(1, &[&format!("{at}: {named}"), "in the way; nothing was written"]);
+        assert_eq!(everything(Path::new(&tree)), before, "{at}");
+        assert!(!Path::new(&other).exists() && everything(Path::new(&outside)).is_empty(), "{at}");
+    }
+    let symbols = release.at("symbols");
+    std::fs::create_dir_all(format!("{symbols}/_.debug")).unwrap();
+    symlink(&outside, format!("{symbols}/_.debug/elf-buildid-sym-{padded}")).unwrap();
+    release.export("layout", &["--symstore", &symbols]).refused(1, &["_.debug", "a link", "nothing was written"]);
+
+    // A tree that is a link is its owner's; one that leads to nothing cannot be made, nor one below a file.
+    symlink(&outside, release.at("to-outside")).unwrap();
+    release.export("layout", &["--debuginfod", &release.at("to-outside")]).ok();
+    assert!(read(format!("{outside}/buildid/{build_id}/debuginfo")) == read(&release.debug));
+    symlink(release.at("nowhere"), release.at("to-nowhere")).unwrap();
+    std::fs::write(release.at("file"), "").unwrap();
+    for below in ["to-nowhere", "to-nowhere/www", "file", "file/www"] {
+        let other = release.at("other-tree");
+        let ran = release.export("layout", &["--build-id", &other, "--debuginfod", &release.at(below)]);
+        ran.refused(2, &[&release.at(below.split('/').next().unwrap())]);
+        assert!(!Path::new(&other).exists() && !Path::new(&release.at("nowhere")).exists(), "{below}");
+    }
+}

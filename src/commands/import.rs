@@ -338,7 +338,10 @@ impl Import {
 
     /// Bytes that are in memory while a file is read and sent. Blocks.
     fn expected(&self, path: &str, place: &Placed) -> Result<u64, Refused> {
-        let own = self.open(path, place.kind)?.expected();
+        let own = self.open(path, place.kind)?;
+        // Before it waits for memory.
+        own.may_fit(LARGEST)?;
+        let own = own.expected();
         // A PDB without a name is called what its PE file calls it.
         let image = place.name.is_none().then(|| self.beside(path, DATABASE, IMAGE)).flatten();
         Ok(own.saturating_add(image.map_or(0, |image| image.expected())))

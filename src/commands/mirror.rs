@@ -3,6 +3,7 @@
 mod place;
 mod report;
 mod sealed;
+mod whole;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -11,12 +12,13 @@ use anyhow::{Context, Result, bail};
 use clap::Args as ClapArgs;
 use globset::{Glob, GlobSet};
 use symseal_bundle::oci::Descriptor;
-use symseal_bundle::{Digest, LayoutDir, Scratch};
+use symseal_bundle::{Digest, LayoutDir, LayoutError, Scratch};
 use symseal_registry::{Elsewhere, PushReport};
 
 use self::place::{Listed, Place, is_silence};
 use self::report::{Mirrored, Outcome, Report};
 use self::sealed::Sealed;
+use self::whole::{Checks, Lack};
 use crate::bundle_ref::block_on;
 use crate::exit::{Answer, NotFound};
 use crate::memory::StateArgs;
@@ -34,8 +36,9 @@ SRC and DST are repositories (all tags, or those that --tag names), references w
 new one is made). Seals and other referrers come along, and what is tagged as sources of a bundle. Blobs that DST has are not
 sent; where both are in one registry they are mounted. Every byte that moves is compared with its digest. With --trust a tag is set
 at DST only where the bundle's seal holds, or a bundle whose seal holds names it as its sources. What is refused and what cannot be
-brought is named, the others go on, and the exit status is 1. Referrers that are not whole are left out. A second run goes on where one was interrupted, and sends nothing where nothing has changed.
-Tags that are gone at SRC stay at DST.")]
+brought is named, the others go on, and the exit status is 1. Referrers that are not whole are left out. A second run goes on where one was interrupted, and sends nothing where nothing has changed:
+of each tag it reads the manifests at DST, looks whether every blob is there that they name (in a layout by its size, in a registry by HEAD), and sends what is missing. --check
+reads every blob at DST, too: one with other bytes is replaced in a layout, and named where DST is a registry. Tags that are gone at SRC stay at DST.")]
 pub struct Args {
     /// From where: host[:port]/repository[:tag|@digest], or a directory.
     source: String,
@@ -47,6 +50,9 @@ pub struct Args {
     /// Set a tag at DST only where the seal holds by this trust directory.
     #[arg(long, value_name = "DIR")]
     trust: Option<PathBuf>,
+    /// Compare the bytes of everything that is at DST with their digests.
+    #[arg(long)]
+    check: bool,
     #[command(flatten)]
     state: StateArgs,
     /// Print what was done as JSON.
@@ -66,8 +72,8 @@ pub fn run(args: &Args) -> Result<Answer> {
         bail!("SRC and DST are directories: copy the directory, and verify it with symseal bundle verify");
     }
     let mut sealed = args.trust.as_deref().map(|trust| Sealed::open(trust, &args.state)).transpose()?;
-    let mut report = Report::default();
-    let ended = block_on(mirror(args, &tags, (&source, registry), &mut sealed, &mut report))?;
+    let (mut checks, mut report) = (Checks::new(args.check), Report::default());
+    let ended = block_on(mirror(args, &tags, (&source, registry), (&mut sealed, &mut checks), &mut report))?;
     // What was done is told also where the rest could not be.
     if ended.is_ok() || !report.is_empty() {
         match args.json {
@@ -92,7 +98,7 @@ async fn mirror(
     args: &Args,
     tags: &GlobSet,
     (source, registry): (&Place, Option<Place>),
-    sealed: &mut Option<Sealed>,
+    (sealed, checks): (&mut Option<Sealed>, &mut Checks),
     report: &mut Report,
 ) -> Result<()> {
     let mut wanted = source.listed().await?;
@@ -130,11 +136,13 @@ async fn mirror(
         match source.is_bundle(&descriptor).await {
             Ok(false) => later.push((tag, descriptor)),
             // What is wrong with it is found again.
-            Ok(true) | Err(_) => report.add(attempt(args, (source, destination), (tag, &descriptor), sealed).await?),
+            Ok(true) | Err(_) => {
+                report.add(attempt(args, (source, destination), (tag, &descriptor), (sealed, checks)).await?);
+            }
         }
     }
     for (tag, descriptor) in later {
-        report.add(attempt(args, (source, destination), (tag, &descriptor), sealed).await?);
+        report.add(attempt(args, (source, destination), (tag, &descriptor), (sealed, checks)).await?);
     }
     Ok(())
 }
@@ -144,14 +152,16 @@ async fn attempt(
     args: &Args,
     (source, destination): (&Place, &Place),
     (tag, descriptor): (Option<String>, &Descriptor),
-    sealed: &mut Option<Sealed>,
+    (sealed, checks): (&mut Option<Sealed>, &mut Checks),
 ) -> Result<Mirrored> {
     let digest = descriptor.digest;
     let failed = |outcome| Mirrored { tag: tag.clone(), digest: Some(digest), outcome, sent: PushReport::default() };
-    let error = match one(args, (source, destination), (tag.as_deref(), descriptor), sealed).await {
+    let error = match one(args, (source, destination), (tag.as_deref(), descriptor), (sealed, checks)).await {
         Ok((outcome, sent)) => {
             let tag = match outcome {
-                Outcome::Mirrored | Outcome::Unchanged => destination.tag_for(tag.as_deref()).map(str::to_owned),
+                Outcome::Mirrored | Outcome::Repaired(_) | Outcome::Unchanged => {
+                    destination.tag_for(tag.as_deref()).map(str::to_owned)
+                }
                 Outcome::Refused(_) | Outcome::Failed(_) => tag.clone(),
             };
             return Ok(Mirrored { sent, tag, ..failed(outcome) });
@@ -169,7 +179,7 @@ async fn one(
     args: &Args,
     (source, destination): (&Place, &Place),
     (tag, descriptor): (Option<&str>, &Descriptor),
-    sealed: &mut Option<Sealed>,
+    (sealed, checks): (&mut Option<Sealed>, &mut Checks),
 ) -> Result<(Outcome, PushReport)> {
     let digest = descriptor.digest;
     if let Some(sealed) = sealed
@@ -178,26 +188,68 @@ async fn one(
         return Ok((Outcome::Refused(why), PushReport::default()));
     }
     let referrers = source.referrers(&digest).await?;
+    let mut lack = None;
     let before = match destination.has(tag, &digest).await? {
-        true => Some(referrers_at(destination, &digest).await?),
+        true => match referrers_at(destination, &digest).await {
+            Ok(there) => {
+                lack = checks.lack(destination, &digest, &those_at(&referrers, &there)).await?;
+                Some(there)
+            }
+            // Some manifest of the layout has other bytes.
+            Err(error) if matches!(error.downcast_ref(), Some(LayoutError::Digest { .. })) => {
+                lack = Some(Lack { what: error.to_string(), only_referrers: true });
+                Some(HashSet::new())
+            }
+            Err(error) => return Err(error),
+        },
         false => None,
     };
-    if before.as_ref().is_some_and(|there| referrers.iter().all(|referrer| there.contains(&referrer.digest))) {
-        return Ok((Outcome::Unchanged, PushReport::default()));
+    let is_there = |there: &HashSet<Digest>| referrers.iter().all(|referrer| there.contains(&referrer.digest));
+    if lack.is_none() && before.as_ref().is_some_and(is_there) {
+        // What was judged at SRC may be damaged at DST.
+        return Ok(match judged_there(destination, &digest, sealed).await? {
+            Some(why) => (Outcome::Failed(why), PushReport::default()),
+            None => (Outcome::Unchanged, PushReport::default()),
+        });
     }
     let sent = bring((source, destination), (tag, descriptor), &referrers).await?;
+    let after = match before.is_some() || checks.has_bytes() {
+        true => referrers_at(destination, &digest).await?,
+        false => HashSet::new(),
+    };
+    let is_same = before.as_ref() == Some(&after);
+    let still = match lack.is_some() || checks.has_bytes() {
+        true => checks.lack(destination, &digest, &those_at(&referrers, &after)).await?,
+        false => None,
+    };
+    if let Some(still) = still.as_ref().filter(|still| !still.only_referrers) {
+        return Ok((Outcome::Failed(format!("it is not whole at DST after it was sent: {}", still.what)), sent));
+    }
     // What was left out is left out the next time, too.
-    if before.is_some() && before == Some(referrers_at(destination, &digest).await?) {
+    let is_left_out = lack.as_ref().is_none_or(|lack| lack.only_referrers && still.is_some());
+    if is_same && is_left_out {
         return Ok((Outcome::Unchanged, PushReport::default()));
     }
     // The seal that was judged may have gone from SRC before it was brought.
-    if let Some(sealed) = sealed
-        && let Err(why) = sealed.check(destination, &digest).await?
-    {
-        return Ok((Outcome::Failed(format!("it is at DST, and {why} there: mirror it again")), sent));
+    if let Some(why) = judged_there(destination, &digest, sealed).await? {
+        return Ok((Outcome::Failed(why), sent));
     }
     tell_done(args, destination.tag_for(tag), &digest);
-    Ok((Outcome::Mirrored, sent))
+    Ok((lack.map_or(Outcome::Mirrored, |lack| Outcome::Repaired(lack.what)), sent))
+}
+
+/// Why what is at the destination would not pass there, by its seal.
+async fn judged_there(destination: &Place, digest: &Digest, sealed: &mut Option<Sealed>) -> Result<Option<String>> {
+    let Some(sealed) = sealed else { return Ok(None) };
+    let judged = sealed.check(destination, digest).await?;
+    Ok(judged
+        .err()
+        .map(|why| format!("it is at DST, and {why} there: mirror it again, with --check where that says the same")))
+}
+
+/// Those of the referrers that are at the destination.
+fn those_at(referrers: &[Descriptor], there: &HashSet<Digest>) -> Vec<Descriptor> {
+    referrers.iter().filter(|referrer| there.contains(&referrer.digest)).cloned().collect()
 }
 
 /// Moves what is not there. What is asked for at SRC is the digest that was judged, and no tag, which may name something else by now.

@@ -1,8 +1,10 @@
 //! `symseal bundle export`: trees of files that debuggers read, and that any static web server serves.
 
 mod sources;
+mod target;
 mod tree;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
@@ -15,6 +17,7 @@ use symseal_bundle::{Bundle, Digest, FileEntry, Hasher};
 use tempfile::TempPath;
 
 use self::sources::{Packs, SourceFiles};
+use self::target::{Target, There};
 use self::tree::{Content, Place, Tree};
 use crate::bundle_ref;
 use crate::exit::Answer;
@@ -39,8 +42,8 @@ const NAMED: usize = 10;
 
 Several bundles may go into one tree, and one bundle into several trees at once. Every file is compared with its digest. A file is a hard link
 to the one in the bundle where both are on one file system and everybody may read it (--copy: never), so do not write into the tree. Each becomes
-visible whole; a file with other bytes in its place is left as it is and named (exit status 1, and nothing is written). The seal is
-not looked at: symseal bundle verify does that, and debuggers do not.
+visible whole; what is in its place and is no file with its bytes, and a link or a file in the place of a folder, is left as it is and named (exit
+status 1, and nothing is written): below DIR no link is followed. The seal is not looked at: symseal bundle verify does that, and debuggers do not.
 
 --debuginfod has debuginfo, executable and the section .gdb_index, which gdb may ask for before the whole; other sections are in the files.
 It has source/PATH too, of the sources that lie beside the bundle (symseal bundle pull REF.sources --output BUNDLE), for whoever reads the tree:
@@ -136,19 +139,26 @@ pub fn run(args: &Args) -> Result<Answer> {
     let mut in_the_way = Vec::new();
     let mut missing = Vec::new();
     let mut done = Done::default();
+    let mut targets = HashMap::new();
     for (dir, place) in places {
-        let target = dir.join(&place.path);
-        match digest_of(&target)? {
-            None => missing.push((dir, place)),
-            Some(digest) if digest == place.digest => done.existing += 1,
+        let target = match targets.entry(dir.clone()) {
+            Entry::Occupied(opened) => opened.into_mut(),
+            Entry::Vacant(new) => new.insert(Target::open(&dir)?),
+        };
+        match target.there(&place.path)? {
+            There::Nothing => missing.push((dir, place)),
+            There::File(digest) if digest == place.digest => done.existing += 1,
             // Of another bundle in this tree: who looks by name finds that one's.
-            Some(_) if place.is_optional => {}
-            Some(_) => in_the_way.push(target),
+            There::File(_) if place.is_optional => {}
+            There::File(_) => in_the_way.push((dir.join(&place.path), "other bytes are there".to_owned())),
+            There::InTheWay(at, what) => in_the_way.push((at, format!("{what} is there"))),
         }
     }
+    // One link keeps out all that belongs below it.
+    in_the_way.dedup();
     if !in_the_way.is_empty() {
-        for path in in_the_way.iter().take(NAMED) {
-            eprintln!("{}: other bytes are there", visible(&path.display().to_string()));
+        for (path, what) in in_the_way.iter().take(NAMED) {
+            eprintln!("{}: {what}", visible(&path.display().to_string()));
         }
         eprintln!(
             "{} files are in the way; nothing was written: move them, or name another directory",
@@ -164,12 +174,12 @@ pub fn run(args: &Args) -> Result<Answer> {
         compared: HashSet::new(),
         written: HashMap::new(),
         packs: Packs::default(),
+        targets,
         done,
     };
     for (dir, place) in &missing {
         bar.set_message(visible(&place.path));
-        let target = dir.join(&place.path);
-        export.place(place, (dir, &target)).with_context(|| target.display().to_string())?;
+        export.place(place, dir).with_context(|| dir.join(&place.path).display().to_string())?;
         bar.inc(place.bytes);
     }
     bar.finish_and_clear();
@@ -219,15 +229,16 @@ struct Export<'b> {
     /// Files of the bundle that were compared as a whole.
     compared: HashSet<PathBuf>,
     /// Sources that were written, by tree and digest: those of other modules are links to them.
-    written: HashMap<(PathBuf, Digest), PathBuf>,
+    written: HashMap<(PathBuf, Digest), String>,
     packs: Packs,
+    targets: HashMap<PathBuf, Target>,
     done: Done,
 }
 
 impl Export<'_> {
     /// Puts one file in its place, whole and compared.
-    fn place(&mut self, place: &Place, (dir, target): (&Path, &Path)) -> Result<()> {
-        fs::create_dir_all(target.parent().unwrap_or(dir))?;
+    fn place(&mut self, place: &Place, dir: &Path) -> Result<()> {
+        self.target(dir)?.made()?;
         self.done.bytes += place.bytes;
         let linked = match &place.content {
             Content::File(file) if !self.copies => self.link(file, dir)?,
@@ -240,27 +251,29 @@ impl Export<'_> {
             None => self.copy(place, dir)?,
         };
         // A file that came there meanwhile is not replaced.
-        match staged.persist_noclobber(target) {
-            Ok(()) if is_linked => self.done.linked += 1,
-            Ok(()) => self.done.copied += 1,
+        match self.target(dir)?.place(staged, &place.path)? {
+            There::Nothing if is_linked => self.done.linked += 1,
+            There::Nothing => self.done.copied += 1,
             // On a file system that ignores case two places may be one.
-            Err(failed)
-                if failed.error.kind() == io::ErrorKind::AlreadyExists && digest_of(target)? == Some(place.digest) =>
-            {
-                self.done.existing += 1;
-            }
-            Err(failed) => return Err(failed.error.into()),
+            There::File(digest) if digest == place.digest => self.done.existing += 1,
+            There::File(_) => bail!("other bytes came there meanwhile"),
+            There::InTheWay(at, what) => bail!("{}: {what} came there meanwhile", at.display()),
         }
         if let Content::Source(..) = place.content {
-            self.written.entry((dir.to_owned(), place.digest)).or_insert_with(|| target.to_owned());
+            self.written.entry((dir.to_owned(), place.digest)).or_insert_with(|| place.path.clone());
         }
         Ok(())
     }
 
+    fn target(&mut self, dir: &Path) -> Result<&mut Target> {
+        self.targets.get_mut(dir).context("a directory that was opened")
+    }
+
     /// Links a source that was written for another module; none where that cannot be.
-    fn link_source(&self, place: &Place, dir: &Path) -> Option<TempPath> {
-        let written = self.written.get(&(dir.to_owned(), place.digest))?;
-        let staged = staging().make_in(dir, |staged| fs::hard_link(written, staged)).ok()?;
+    fn link_source(&mut self, place: &Place, dir: &Path) -> Option<TempPath> {
+        let written = self.written.get(&(dir.to_owned(), place.digest))?.clone();
+        let target = self.target(dir).ok()?;
+        let staged = staging().make_in(dir, |staged| target.link(&written, staged)).ok()?;
         Some(staged.into_temp_path())
     }
 

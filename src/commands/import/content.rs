@@ -68,11 +68,25 @@ impl Opened {
         self.packed
     }
 
+    /// Bytes that it has unpacked, where that is known and no guess: a file that is too large need not be read to find that out.
+    fn known(&self) -> Option<u64> {
+        matches!(self.packed, None | Some(ArchiveKind::Cab)).then_some(self.expected)
+    }
+
+    /// Whether it may have at most so many bytes, as far as its size is known.
+    ///
+    /// # Errors
+    /// [`Refused::LargerThan`] `at_most` bytes.
+    pub(super) fn may_fit(&self, at_most: u64) -> Result<(), Refused> {
+        if self.known().is_some_and(|size| size > at_most) { Err(Refused::LargerThan(at_most)) } else { Ok(()) }
+    }
+
     /// All its bytes, unpacked.
     ///
     /// # Errors
     /// [`Refused::LargerThan`] `at_most` bytes; whatever else keeps it from being read.
     pub(super) fn read(mut self, name: &str, at_most: u64) -> Result<Vec<u8>, Refused> {
+        self.may_fit(at_most)?;
         self.file.seek(SeekFrom::Start(0))?;
         match self.packed {
             Some(kind) => unpacked(self.file, name, kind, at_most),
@@ -221,6 +235,20 @@ mod tests {
         let folder = [&blocks_at.to_le_bytes()[..], &3_u16.to_le_bytes(), &1_u16.to_le_bytes()].concat();
         let counts = [3, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0];
         [b"MSCF".to_vec(), words(&[0, size, 0, files_at, 0]), counts.to_vec(), folder, file, block.repeat(3)].concat()
+    }
+
+    #[test]
+    fn a_file_that_is_known_to_be_too_large_is_not_read() {
+        // One byte more than the largest that is taken, of which nothing is on the disk: read, it would be for seconds, and in memory.
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(LARGEST + 1).unwrap();
+        let mut handle = file.try_clone().unwrap();
+        let opened = Opened::of(File::from_std(file), "app.pdb").unwrap();
+        assert!(matches!(opened.may_fit(LARGEST), Err(Refused::LargerThan(LARGEST))));
+        let refused = opened.read("app.pdb", LARGEST).unwrap_err();
+        assert!(matches!(refused, Refused::LargerThan(LARGEST)), "{refused}");
+        // The place in the file is shared: nothing was read but what tells the kind.
+        assert!(handle.stream_position().unwrap() <= SNIFF_BYTES as u64);
     }
 
     #[test]

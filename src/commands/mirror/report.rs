@@ -11,6 +11,8 @@ use symseal_registry::PushReport;
 pub(super) enum Outcome {
     /// It is there now.
     Mirrored,
+    /// It was there, and something of it was missing, or damaged.
+    Repaired(String),
     /// It was there.
     Unchanged,
     /// It was left where it is.
@@ -34,6 +36,8 @@ pub(super) struct Mirrored {
 pub(super) struct Report {
     /// How many were brought.
     pub(super) mirrored: u64,
+    /// How many were there and were not whole.
+    pub(super) repaired: u64,
     /// How many were there.
     pub(super) unchanged: u64,
     /// How many were refused.
@@ -57,6 +61,7 @@ impl Report {
     pub(super) fn add(&mut self, mirrored: Mirrored) {
         match mirrored.outcome {
             Outcome::Mirrored => self.mirrored += 1,
+            Outcome::Repaired(_) => self.repaired += 1,
             Outcome::Unchanged => self.unchanged += 1,
             Outcome::Refused(_) => self.refused += 1,
             Outcome::Failed(_) => self.failed += 1,
@@ -72,6 +77,7 @@ impl Serialize for Mirrored {
         map.serialize_entry("digest", &self.digest)?;
         let (outcome, reason) = match &self.outcome {
             Outcome::Mirrored => ("mirrored", None),
+            Outcome::Repaired(reason) => ("repaired", Some(reason)),
             Outcome::Unchanged => ("unchanged", None),
             Outcome::Refused(reason) => ("refused", Some(reason)),
             Outcome::Failed(reason) => ("failed", Some(reason)),
@@ -97,12 +103,13 @@ impl fmt::Display for Report {
             let digest = digest.map_or_else(|| "-".to_owned(), |digest| digest.to_string());
             match outcome {
                 Outcome::Mirrored => writeln!(f, "mirrored   {tag} {digest}")?,
+                Outcome::Repaired(why) => writeln!(f, "repaired   {tag} {digest}: {}", crate::output::visible(why))?,
                 Outcome::Unchanged => writeln!(f, "unchanged  {tag} {digest}")?,
                 Outcome::Refused(why) => writeln!(f, "refused    {tag} {digest}: {}", crate::output::visible(why))?,
                 Outcome::Failed(why) => writeln!(f, "failed     {tag} {digest}: {}", crate::output::visible(why))?,
             }
         }
-        let Self { mirrored, unchanged, refused, failed, .. } = self;
-        write!(f, "{mirrored} mirrored, {unchanged} unchanged, {refused} refused, {failed} failed")
+        let Self { mirrored, repaired, unchanged, refused, failed, .. } = self;
+        write!(f, "{mirrored} mirrored, {repaired} repaired, {unchanged} unchanged, {refused} refused, {failed} failed")
     }
 }
