@@ -4,7 +4,7 @@ use crate::descriptors::at_code;
 use crate::headers::ObjectHeaders;
 use crate::symbols::SymbolTable;
 
-/// The functions that symbols with a size name. What the compiler calls a function's end in its symbol and in its entry is one label.
+/// The functions that symbols with a size name.
 #[derive(Debug, Default)]
 pub(crate) struct SizedFunctions {
     /// Start and end, each once, sorted.
@@ -18,13 +18,9 @@ impl SizedFunctions {
     pub(crate) fn of(headers: &dyn ObjectHeaders<'_>) -> Self {
         let descriptors = headers.descriptors();
         let symbols = headers.symbols(SymbolTable::Symtab).filter(|symbol| symbol.type_rank == 0 && symbol.size > 0);
-        let mut extents = Vec::new();
-        for symbol in symbols.filter_map(|symbol| at_code(symbol, descriptors.as_ref())) {
-            let extent = |start: u64| (start, start.saturating_add(symbol.size));
-            extents.push(extent(symbol.svma));
-            // Assemblers may leave the bit of compressed code in addresses of debug information.
-            extents.extend(symbol.is_compressed.then(|| extent(symbol.svma.saturating_add(1))));
-        }
+        let symbols = symbols.filter_map(|symbol| at_code(symbol, descriptors.as_ref()));
+        let mut extents: Vec<(u64, u64)> =
+            symbols.map(|symbol| (symbol.svma, symbol.svma.saturating_add(symbol.size))).collect();
         extents.sort_unstable();
         extents.dedup();
         let mut reached = Vec::with_capacity(extents.len());
@@ -36,16 +32,20 @@ impl SizedFunctions {
         Self { extents, reached }
     }
 
-    /// Whether the symbols say that no function is there: where some start at the same address, all have other ends; where none
-    /// does, the range starts within one.
+    /// Whether the symbols say that no function is there: those that start at the same address reach further, or end before another one that
+    /// the range runs into; where none does, the range starts within one. A range that is a little longer than a function is none: GCC counts what
+    /// microMIPS code is padded with.
     pub(crate) fn contradict(&self, start: u64, end: u64) -> bool {
         let first = self.extents.partition_point(|(other, _)| *other < start);
-        let mut here = self.extents.get(first..).unwrap_or_default().iter().take_while(|(other, _)| *other == start);
-        match here.next() {
-            Some(one) => one.1 != end && here.all(|(_, other)| *other != end),
-            None => {
-                first.checked_sub(1).and_then(|last| self.reached.get(last)).is_some_and(|reached| start < *reached)
-            }
-        }
+        let here = self.extents.get(first..).unwrap_or_default().iter().take_while(|(other, _)| *other == start);
+        let ends = || here.clone().map(|(_, end)| *end);
+        let Some((shortest, longest)) = ends().min().zip(ends().max()) else {
+            return first
+                .checked_sub(1)
+                .and_then(|last| self.reached.get(last))
+                .is_some_and(|reached| start < *reached);
+        };
+        let next = self.extents.partition_point(|(other, _)| *other < longest);
+        end < shortest || self.extents.get(next).is_some_and(|(next, _)| *next < end)
     }
 }
