@@ -141,15 +141,16 @@ impl<'b> Found<'b> {
 /// beginning looks like images.
 fn folders(account: &Account<'_>, label: &str, input: &mut dyn ReadSeek) -> Result<Vec<Vec<u8>>, Halt> {
     let halt = |error: &io::Error| account.halt(label, "a tar", error);
+    let mark = account.mark();
     let mut head = Vec::new();
     input.seek(SeekFrom::Start(0)).map_err(|error| halt(&error))?;
     (&mut *input).take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| halt(&error))?;
     if archive_kind(&head) == Some(ArchiveKind::Tar)
         && let Some(folders) = survey::of_file(input, account.limits.members).map_err(|error| halt(&error))?
     {
+        account.back_to(mark);
         return Ok(folders);
     }
-    let mark = account.mark();
     let beginning = with_unpacked(account, label, input, |stream| {
         let mut beginning = Vec::new();
         // What is damaged there is told by the reading that follows.
