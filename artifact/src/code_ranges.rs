@@ -22,6 +22,18 @@ pub(crate) fn disjoint(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges
 }
 
+/// The ranges by start, those that meet as one.
+pub(crate) fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in disjoint(ranges) {
+        match joined.last_mut().filter(|last| last.end == range.start) {
+            Some(last) => last.end = range.end,
+            None => joined.push(range),
+        }
+    }
+    joined
+}
+
 /// Whether a range has a byte in one of the ranges, which are sorted and do not overlap.
 pub(crate) fn touches(ranges: &[Range<u64>], range: &Range<u64>) -> bool {
     let behind = ranges.partition_point(|other| other.end <= range.start);

@@ -66,6 +66,7 @@ pub use archive::{
     read_archive_without, read_image_layout, read_image_layout_without, unread_archive, unread_image,
 };
 pub use breakpad::{BreakpadFile, StackRecords};
+pub use dwarf::SplitMisfits;
 pub use elf::RelocationProblem;
 pub use error::ArtifactError;
 pub use identity::{Arch, DebugInfoKind, Format, IdKind, ObjectKind};

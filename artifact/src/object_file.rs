@@ -332,9 +332,9 @@ impl<'d> ObjectFile<'d> {
         dwarf::split_contents(self.headers())
     }
 
-    /// In how many places a unit of one of the `split` DWARF files contradicts the code that this file's skeleton of the same id has: by the id, and the place of the
+    /// Where a unit of one of the `split` DWARF files contradicts the code that this file's skeleton of the same id has: by the id, and the place of the
     /// file among them. None for those that have no skeleton here, or cannot be read. Files with one id may be of two builds of a source.
-    pub fn split_misfits(&self, split: &[&Self]) -> std::collections::BTreeMap<(u64, usize), usize> {
+    pub fn split_misfits(&self, split: &[&Self]) -> std::collections::BTreeMap<(u64, usize), dwarf::SplitMisfits> {
         let split: Vec<&dyn ObjectHeaders<'d>> = split.iter().map(|file| file.headers()).collect();
         dwarf::split_misfits(self.headers(), &split)
     }

@@ -99,7 +99,7 @@ pub struct StreamStatistics {
 const DAMAGED_UNITS: [&str; 14] = [
     "damaged unit",
     // What it tells of the functions is wrong.
-    "functions of split DWARF over each other: it is of another build of that source",
+    "split DWARF of another build of the unit's source",
     "rest of a unit, behind a damaged entry",
     // These lie in sections of their own, one of which is cut short then.
     "name outside the strings",

@@ -135,6 +135,51 @@ fn a_sparse_file_has_1_048_576_parts_at_most() {
     }
 }
 
+/// A megabyte, a file of that name, and a hole of 200 MiB behind them.
+fn hole_behind(name: &str) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    let mut append = |name: &str, data: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(data.len() as u64);
+        header.set_mode(0o644);
+        tar.append_data(&mut header, name, data).expect("a file");
+    };
+    append("before", &vec![b'x'; MEGABYTE]);
+    append(name, b"[]");
+    let size = (200 * MEGABYTE).to_string();
+    let pax = [
+        ("GNU.sparse.major", "1"),
+        ("GNU.sparse.minor", "0"),
+        ("GNU.sparse.name", "holes"),
+        ("GNU.sparse.realsize", size.as_str()),
+    ];
+    tar.append_pax_extensions(pax.map(|(key, value)| (key, value.as_bytes()))).expect("extensions");
+    let mut map = b"1\n0\n0\n".to_vec();
+    map.resize(512, 0);
+    let mut header = tar::Header::new_ustar();
+    header.set_size(map.len() as u64);
+    header.set_mode(0o644);
+    tar.append_data(&mut header, "GNUSparseFile.0/holes", &map[..]).expect("a file");
+    tar.into_inner().expect("a tar")
+}
+
+/// What may be an image is read before it is known that it is none.
+#[test]
+fn how_often_an_archive_is_read_says_nothing_of_what_its_holes_may_be() {
+    for (ratio, is_read) in [(150, false), (201, true)] {
+        let limits = Limits { ratio, ..Limits::default() };
+        for name in ["plain.json", "manifest.json"] {
+            for bytes in [hole_behind(name), gzip(&hole_behind(name))] {
+                let is_packed = bytes.len() < MEGABYTE;
+                let read = read_source("x.tar", Source::Seekable(&mut Cursor::new(bytes)), &limits);
+                let is_refused = matches!(read, Err(ArchiveError::Limit { limit: LimitKind::Ratio, .. }));
+                // A packed one has fewer bytes still.
+                assert_eq!(is_refused, is_packed || !is_read, "{name}, {ratio}: {read:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_zip_in_a_stream_is_held_up_to_buffer_bytes() {
     let zip = zip_of(&[("inner", 0)], &vec![b'x'; MEGABYTE]);

@@ -9,11 +9,15 @@ use crate::made_archives::tar_of;
 use crate::support::archives::{Members, assert_same, content, files_below, read_bytes, shell};
 use crate::support::have;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
+use sha2::{Digest, Sha256, Sha512};
 use symseal_artifact::{ArchiveError, ArchiveReport, Limits, PassedOverReason, read_image_layout};
 
 pub(crate) fn digest(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().fold("sha256:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+fn long_digest(bytes: &[u8]) -> String {
+    Sha512::digest(bytes).iter().fold("sha512:".to_owned(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// A layer: paths with their bytes; `->` makes a hard link, a path that ends in `/` a folder.
@@ -68,7 +72,10 @@ pub(crate) struct Layout(BTreeMap<String, Vec<u8>>);
 
 impl Layout {
     pub(crate) fn blob(&mut self, kind: &str, bytes: Vec<u8>) -> Value {
-        let digest = digest(&bytes);
+        self.blob_as(kind, digest(&bytes), bytes)
+    }
+
+    fn blob_as(&mut self, kind: &str, digest: String, bytes: Vec<u8>) -> Value {
         let descriptor = json!({"mediaType": kind, "digest": digest, "size": bytes.len()});
         self.0.insert(format!("blobs/{}", digest.replace(':', "/")), bytes);
         descriptor
@@ -84,6 +91,18 @@ impl Layout {
             tars.iter().map(|tar| self.blob("application/vnd.oci.image.layer.v1.tar+gzip", pack(tar))).collect();
         let manifest = json!({"schemaVersion": 2, "config": config, "layers": layers});
         self.blob("application/vnd.oci.image.manifest.v1+json", manifest.to_string().into_bytes())
+    }
+
+    /// An image of one layer whose digests are made by another algorithm: of its manifest, its configuration, the layer, and what is packed in it.
+    fn image_as(&mut self, tar: &[u8], digests: [fn(&[u8]) -> String; 4]) -> Value {
+        let [of_manifest, of_config, of_layer, of_tar] = digests;
+        let root = json!({"type": "layers", "diff_ids": [of_tar(tar)]});
+        let config = json!({"os": "linux", "architecture": "amd64", "rootfs": root}).to_string().into_bytes();
+        let config = self.blob_as("application/vnd.oci.image.config.v1+json", of_config(&config), config);
+        let packed = gzip(tar);
+        let layer = self.blob_as("application/vnd.oci.image.layer.v1.tar+gzip", of_layer(&packed), packed);
+        let manifest = json!({"schemaVersion": 2, "config": config, "layers": [layer]}).to_string().into_bytes();
+        self.blob_as("application/vnd.oci.image.manifest.v1+json", of_manifest(&manifest), manifest)
     }
 
     pub(crate) fn index(&mut self, manifests: &[Value]) {
@@ -277,6 +296,47 @@ fn a_blob_with_another_digest_or_size_is_an_error_that_names_both() {
         error.contains("unpacked") && error.contains(&digest(&below())) && error.contains(&digest(&above())),
         "{error}"
     );
+}
+
+#[test]
+fn digests_are_checked_by_the_algorithm_that_they_name_and_of_others_images_are_passed_over() {
+    let other = |bytes: &[u8]| digest(bytes).replace("sha256:", "blake3:");
+    let [short, long, other]: [fn(&[u8]) -> String; 3] = [digest, long_digest, other];
+    let read = |digests| {
+        let mut layout = Layout::default();
+        let image = layout.image_as(&below(), digests);
+        layout.index(&[image]);
+        layout.read().expect("an image")
+    };
+    let (expected, _) = read([short; 4]);
+    let contents = |members: &Members| members.values().cloned().collect::<Vec<_>>();
+    for digests in
+        [[long; 4], [long, long, long, short], [short, short, short, long], [short, long, short, short], [short; 4]]
+    {
+        let (members, report) = read(digests);
+        assert_eq!((contents(&members), report.images.len()), (contents(&expected), 1), "{report:?}");
+        assert!(report.passed_over.is_empty(), "{report:?}");
+        let named = digests[2](&gzip(&below()));
+        assert_eq!(report.images[0].layers, [named]);
+    }
+    for digests in [[other, short, short, short], [short, other, short, short], [short, short, other, short]] {
+        let (members, report) = read(digests);
+        assert!(members.is_empty() && report.images.is_empty(), "{report:?}");
+        let [passed] = report.passed_over.as_slice() else { panic!("{report:?}") };
+        let reason = passed.reason.to_string();
+        assert_eq!(reason, "not supported: a digest of the algorithm blake3 (sha256 and sha512 are read)");
+    }
+    // Every one of them is checked.
+    let wrong: fn(&[u8]) -> String = |bytes| long_digest(&[bytes, b"x"].concat());
+    for at in 0..4 {
+        let mut digests = [long; 4];
+        digests[at] = wrong;
+        let mut layout = Layout::default();
+        let image = layout.image_as(&below(), digests);
+        layout.index(&[image]);
+        let error = layout.read().expect_err("another digest").to_string();
+        assert!(error.contains("expected sha512:") && error.contains("found sha512:"), "{error}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::sources::GatherError;
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// An input cannot be read.
-    #[error("cannot {action} {}: {source}{}", place_of(path), advice_on_io(action, source))]
+    #[error("cannot {action} {}: {source}{}", beginning_and_end(&place_of(path)), advice_on_io(action, source))]
     Io {
         /// What was tried.
         action: &'static str,
@@ -205,6 +205,9 @@ fn advice_on_io(action: &str, error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied if ["open", "read", "list", "look at"].contains(&action) => {
             "; make it readable, or leave it out (--exclude), where it is no part of the release"
         }
+        io::ErrorKind::InvalidFilename => {
+            "; its path is longer than the system takes: leave the directory out (--exclude), where it is no part of the release, or build from a place further up"
+        }
         io::ErrorKind::OutOfMemory if action == "read" => {
             "; it is read as a whole: leave it out (--exclude), where it is no part of the release"
         }
@@ -232,6 +235,20 @@ fn advice(error: &ComposeError) -> &'static str {
 /// A path as reports and errors have it: bytes that are no text, and control characters, are escaped.
 pub(crate) fn place_of(path: &Path) -> String {
     symseal_artifact::escaped(path.as_os_str().as_encoded_bytes()).into_owned()
+}
+
+/// A path that fits into an error: of a long one its beginning and its end.
+fn beginning_and_end(place: &str) -> String {
+    const BEGINNING: usize = 256;
+    const END: usize = 128;
+    const LONGEST: usize = 1024;
+    let count = place.chars().count();
+    if count <= LONGEST {
+        return place.to_owned();
+    }
+    let beginning: String = place.chars().take(BEGINNING).collect();
+    let end: String = place.chars().skip(count.saturating_sub(END)).collect();
+    format!("{beginning}…{end} ({} bytes)", place.len())
 }
 
 /// An error of the operating system about `path`.

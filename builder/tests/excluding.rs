@@ -131,3 +131,15 @@ fn a_pattern_that_ends_in_a_slash_leaves_out_directories_and_archives_alone() {
     let found = report(&inputs, &["full.so/"]).unwrap();
     assert_eq!((names(&found), found.inputs.excluded["full.so/"]), (vec!["bare.so", "full.so", "split.so"], 0));
 }
+
+#[test]
+#[cfg(unix)]
+fn a_path_that_is_longer_than_the_system_takes_is_told_in_short_with_what_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    let part = "d".repeat(200);
+    let script = format!("for i in $(seq 30); do mkdir {part}; cd -P {part} || exit 1; done; echo text > last");
+    let made = std::process::Command::new("bash").args(["-c", &script]).current_dir(dir.path()).status().unwrap();
+    assert!(made.success());
+    let error = crate::inputs::builder(&[dir.path().to_owned()]).report().unwrap_err().to_string();
+    assert!(error.contains("--exclude") && error.contains(&part) && error.len() < 1024, "{error}");
+}

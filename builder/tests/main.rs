@@ -27,6 +27,7 @@ mod same_ids;
 mod script_paths;
 mod sealing;
 mod sources;
+mod split_builds;
 mod strict;
 mod taken_names;
 mod without_code;

@@ -100,6 +100,7 @@ pub(super) struct Mark {
     members: u64,
     total: u64,
     holes: u64,
+    read: u64,
 }
 
 impl<'l> Account<'l> {
@@ -173,7 +174,7 @@ impl<'l> Account<'l> {
 
     /// What was counted so far.
     pub(super) fn mark(&self) -> Mark {
-        Mark { members: self.members.get(), total: self.total.get(), holes: self.holes.get() }
+        Mark { members: self.members.get(), total: self.total.get(), holes: self.holes.get(), read: self.read.get() }
     }
 
     /// Takes back what was counted since: it was a first pass over the same bytes.
@@ -181,6 +182,7 @@ impl<'l> Account<'l> {
         self.members.set(mark.members);
         self.total.set(mark.total);
         self.holes.set(mark.holes);
+        self.read.set(mark.read);
     }
 
     pub(super) fn total(&self) -> u64 {

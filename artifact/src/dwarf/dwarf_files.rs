@@ -4,6 +4,7 @@
 //! the files before. Behind a file's `.debug_info` its `.debug_types` is counted.
 
 use super::sections::DwarfSections;
+use super::sized_functions::SizedFunctions;
 use super::split_fit::misfits;
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::{UnitHeader, unit_headers};
@@ -19,6 +20,8 @@ pub(crate) struct DwarfFiles<'d> {
     files: Vec<DwarfSections<'d>>,
     /// The code of the main file.
     text: Text,
+    /// Its functions as its symbols have them, where there are split files to compare with them.
+    sized: SizedFunctions,
 }
 
 impl<'d> DwarfFiles<'d> {
@@ -44,12 +47,14 @@ impl<'d> DwarfFiles<'d> {
             file.base = base;
             base = file.end();
         }
-        Self { files, text: Text::new(main.text_sections()) }
+        let is_split = files.iter().any(|file| file.is_split && !file.info.is_empty());
+        let sized = if is_split { SizedFunctions::of(main) } else { SizedFunctions::default() };
+        Self { files, text: Text::new(main.text_sections()), sized }
     }
 
     /// No file at all.
     pub(crate) fn none() -> Self {
-        Self { files: Vec::new(), text: Text::new(Vec::new()) }
+        Self { files: Vec::new(), text: Text::new(Vec::new()), sized: SizedFunctions::default() }
     }
 
     pub(crate) fn file(&self, number: u32) -> Option<&DwarfSections<'d>> {
@@ -92,7 +97,13 @@ impl<'d> DwarfFiles<'d> {
         &self.text
     }
 
+    /// The functions of the main file's symbols.
+    pub(crate) fn sized(&self) -> &SizedFunctions {
+        &self.sized
+    }
+
     /// Ties skeletons to the split units of their id. Of several units with one id that one is taken which describes the skeleton's code, of several such the first.
+    /// Whether one that is alone does is seen where it is read.
     fn pair(&self, headers: &mut [UnitHeader], work: &mut Work) {
         let mut tables = AbbreviationTables::default();
         let mut split: HashMap<u64, Vec<u32>> = HashMap::new();
@@ -145,7 +156,10 @@ impl<'d> DwarfFiles<'d> {
             let header = headers.get(**number as usize)?;
             misfits(self, header, &skeleton, tables, work).ok()
         };
-        let best = candidates.iter().min_by_key(|number| misfits(number).unwrap_or(usize::MAX)).copied();
+        let best = candidates
+            .iter()
+            .min_by_key(|number| misfits(number).map_or((true, None), |misfits| (false, Some(misfits))))
+            .copied();
         work.skipped = skipped;
         best
     }

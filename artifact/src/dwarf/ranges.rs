@@ -21,20 +21,44 @@ impl RangeAttributes<'_> {
     }
 }
 
+/// Ranges of functions or calls that lie in code.
+#[derive(Debug, Default)]
+pub(crate) struct CodeRanges {
+    pub(crate) ranges: Vec<(u64, u64)>,
+    /// Of those that reach behind the code which they start in, what is stated.
+    pub(crate) cut: Vec<(u64, u64)>,
+}
+
 /// Appends the ranges that lie in code; returns whether a range was dropped.
 pub(crate) fn push_ranges(
     unit: &Unit<'_>,
     attributes: RangeAttributes<'_>,
     text: &Text,
     budget: &mut Budget,
-    out: &mut Vec<(u64, u64)>,
+    out: &mut CodeRanges,
 ) -> Result<bool> {
     let mut dropped = false;
-    let bits = unit.address_sections().address_bits();
-    let mut push = |start: u64, end: u64| match text.clip(start & bits, end & bits) {
-        Some(range) => out.push(range),
+    each_range(unit, attributes, budget, &mut |start, end| match text.clip(start, end) {
+        Some(range) => {
+            out.ranges.push(range);
+            if range.1 != end {
+                out.cut.push((start, end));
+            }
+        }
         None => dropped |= start != end,
-    };
+    })?;
+    Ok(dropped)
+}
+
+/// Calls `each` with the start and end of every range as they are stated, wherever they lie.
+pub(crate) fn each_range(
+    unit: &Unit<'_>,
+    attributes: RangeAttributes<'_>,
+    budget: &mut Budget,
+    each: &mut dyn FnMut(u64, u64),
+) -> Result<()> {
+    let bits = unit.address_sections().address_bits();
+    let mut push = |start: u64, end: u64| each(start & bits, end & bits);
     if let Some(value) = attributes.ranges {
         let mut list = range_list(unit, value)?;
         while let Some(range) = list.next().map_err(|_| Damaged)? {
@@ -45,7 +69,7 @@ pub(crate) fn push_ranges(
         let Some(start) = unit.address(low) else {
             // Behind the end of the table of addresses, or of a kind that no compiler writes.
             let is_address = matches!(low, Value::AddressIndex(_) | Value::AddressBehind(..) | Value::Expression(_));
-            return if is_address { Err(Damaged) } else { Ok(false) };
+            return if is_address { Err(Damaged) } else { Ok(()) };
         };
         let end = match high {
             Value::Number(size) => start.checked_add(size),
@@ -54,7 +78,7 @@ pub(crate) fn push_ranges(
         // An end past the address space is a tombstone's.
         push(start, end.unwrap_or(start));
     }
-    Ok(dropped)
+    Ok(())
 }
 
 type List<'s> = gimli::RngListIter<super::sections::Slice<'s>>;

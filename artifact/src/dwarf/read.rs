@@ -9,6 +9,7 @@ use super::orphans::orphans;
 use super::own_lines::own_lines;
 use super::rows::UnitRows;
 use super::scopes::Scopes;
+use super::split_fit::{OF_ANOTHER_BUILD, misfits_of};
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::UnitHeader;
 use super::walk::{REST_OF_UNIT, UnitEntries, Walk};
@@ -188,7 +189,7 @@ impl Read {
     }
 }
 
-impl Reader<'_, '_> {
+impl<'s> Reader<'s, '_> {
     fn pass(&self, units: Range<u32>, buffers: &mut Buffers, work: &mut Work) -> Read {
         let mut read = Read::default();
         for number in units {
@@ -209,33 +210,37 @@ impl Reader<'_, '_> {
         work: &mut Work,
     ) -> Result<()> {
         let mut unit = Unit::open(self.dwarf, header, &mut read.tables, &mut work.budget)?;
-        let mut walked = number;
+        let mut files = Files::default();
+        let program = files::program(&unit, work);
+        let Buffers { entries, lines, rows } = buffers;
+        let mut path =
+            |of_lines: &Unit<'s>, file, work: &mut Work| Some(files.path(of_lines, program.as_ref()?, file, work));
+        let mut is_read = false;
         if unit.is_skeleton() {
             match header.partner.and_then(|partner| Some((partner, self.headers.get(partner as usize)?))) {
                 Some((partner, split)) => {
-                    unit = Unit::open_split(self.dwarf, split, unit, &mut read.tables, &mut work.budget)?;
-                    walked = partner;
+                    let skipped = work.skipped.clone();
+                    let split = Unit::open_split(self.dwarf, split, unit.clone(), &mut read.tables, &mut work.budget)?;
+                    self.walk(&split, partner, &mut path, entries, &mut read.scopes, work);
+                    // What cannot be compared is believed.
+                    let misfits = misfits_of(self.dwarf, &unit, entries, &mut work.budget).unwrap_or_default();
+                    if misfits.functions == 0 {
+                        unit = split;
+                        is_read = true;
+                    } else {
+                        work.skipped = skipped;
+                        work.skip(OF_ANOTHER_BUILD);
+                    }
                 }
                 None => missing(&unit, work),
             }
         }
+        if !is_read {
+            self.walk(&unit, number, &mut path, entries, &mut read.scopes, work);
+        }
         let of_lines = unit.of_lines();
         if let Some(reason) = unit.root.lacks.or(of_lines.root.lacks) {
             work.skip(reason);
-        }
-        let mut files = Files::default();
-        let program = files::program(of_lines, work);
-        let Buffers { entries, lines, rows } = buffers;
-        entries.clear();
-        read.scopes.start_unit(walked);
-        let mut walk = Walk::new(&unit, self.code.text, entries, &mut read.scopes, work);
-        let walked = walk.run(&mut |file, work| Some(files.path(of_lines, program.as_ref()?, file, work)));
-        read.scopes.end_unit();
-        if walked == Err(Damaged) {
-            work.skip(REST_OF_UNIT);
-        }
-        if unit.sections().is_split && entries.over_another() > 0 {
-            work.skip("functions of split DWARF over each other: it is of another build of that source");
         }
         // What GNU and LLVM write, and the standard has since.
         entries.are_assembled = matches!(unit.root.language, Some(gimli::DW_LANG_Mips_Assembler | DW_LANG_ASSEMBLY));
@@ -251,6 +256,26 @@ impl Reader<'_, '_> {
         read.without_code.extend_from_slice(&entries.without_code);
         read.files.insert(number, files);
         Ok(())
+    }
+
+    /// Reads the entries of a unit, whose number that is.
+    fn walk(
+        &self,
+        unit: &Unit<'s>,
+        number: u32,
+        path: &mut dyn FnMut(&Unit<'s>, u64, &mut Work) -> Option<StrId>,
+        entries: &mut UnitEntries,
+        scopes: &mut Scopes,
+        work: &mut Work,
+    ) {
+        entries.clear();
+        scopes.start_unit(number);
+        let mut walk = Walk::new(unit, self.code.text, entries, scopes, work);
+        let walked = walk.run(&mut |file, work| path(unit.of_lines(), file, work));
+        scopes.end_unit();
+        if walked == Err(Damaged) {
+            work.skip(REST_OF_UNIT);
+        }
     }
 
     /// Leaves at address 0 what is there. It takes the names of the functions that claim it.

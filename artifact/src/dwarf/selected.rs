@@ -8,7 +8,7 @@ use super::dwarf_files::DwarfFiles;
 use super::read::{Code, read_units};
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::UnitHeader;
-use crate::code_ranges::{Text, disjoint, touches};
+use crate::code_ranges::{Text, disjoint, joined, touches};
 use crate::described::Described;
 use crate::work::Work;
 use std::collections::BTreeSet;
@@ -109,16 +109,4 @@ fn is_most(headers: &[UnitHeader], units: &BTreeSet<u32>) -> bool {
         Some(bytes(header).saturating_add(partner.map_or(0, bytes)))
     };
     units.iter().filter_map(of).fold(0, u64::saturating_add) > all / 4
-}
-
-/// The ranges by start, those that meet as one.
-fn joined(ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for range in disjoint(ranges) {
-        match joined.last_mut().filter(|last| last.end == range.start) {
-            Some(last) => last.end = range.end,
-            None => joined.push(range),
-        }
-    }
-    joined
 }

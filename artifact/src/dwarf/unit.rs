@@ -3,7 +3,7 @@
 use super::abbrev::{AbbreviationParser, Abbreviations};
 use super::address_expression;
 use super::dwarf_files::DwarfFiles;
-use super::ranges::{RangeAttributes, push_ranges};
+use super::ranges::{CodeRanges, RangeAttributes, each_range, push_ranges};
 use super::sections::DwarfSections;
 use super::unit_header::UnitHeader;
 use super::value::{self, Value};
@@ -227,6 +227,21 @@ impl<'s> Unit<'s> {
 
     /// Appends the ranges of code that the unit says it has; returns whether it says any. (DWARF 5, 3.1.1)
     pub(crate) fn push_code(&self, text: &Text, budget: &mut Budget, out: &mut Vec<(u64, u64)>) -> Result<bool> {
+        let said = self.said_of_code()?;
+        let mut ranges = CodeRanges { ranges: std::mem::take(out), cut: Vec::new() };
+        let pushed = push_ranges(self, said, text, budget, &mut ranges);
+        *out = ranges.ranges;
+        pushed.map(|_| !said.is_empty())
+    }
+
+    /// The same as it is stated, wherever that lies; `None` where the unit says nothing of it.
+    pub(crate) fn stated_code(&self, budget: &mut Budget) -> Result<Option<Vec<(u64, u64)>>> {
+        let (said, mut ranges) = (self.said_of_code()?, Vec::new());
+        each_range(self, said, budget, &mut |start, end| ranges.push((start, end)))?;
+        Ok((!said.is_empty()).then_some(ranges))
+    }
+
+    fn said_of_code(&self) -> Result<RangeAttributes<'s>> {
         let mut cursor = self.cursor_at(self.header.entries)?;
         let abbreviation = self.abbreviations.get(cursor.uleb()?)?;
         let mut said = RangeAttributes::default();
@@ -239,8 +254,7 @@ impl<'s> Unit<'s> {
                 _ => {}
             }
         }
-        push_ranges(self, said, text, budget, out)?;
-        Ok(!said.is_empty())
+        Ok(said)
     }
 
     /// Whether the entry at this place defines a function whose symbol is its name.

@@ -1,7 +1,7 @@
 //! Over the entries of a unit, once: functions, inlined calls, scopes.
 
 use super::abbrev::{Abbreviation, Role};
-use super::ranges::{RangeAttributes, push_ranges};
+use super::ranges::{CodeRanges, RangeAttributes, push_ranges};
 use super::scope_name::said_of_scope;
 use super::scopes::{ROOT, ScopeId, Scopes};
 use super::unit::Unit;
@@ -44,6 +44,8 @@ pub(crate) struct InlineRange {
 pub(crate) struct UnitEntries {
     pub(crate) functions: Vec<UnitFunction>,
     pub(crate) ranges: Vec<(u64, u64)>,
+    /// What is stated of those of functions that reach behind the code which they start in.
+    pub(crate) cut: Vec<(u64, u64)>,
     pub(crate) sites: Vec<Site>,
     pub(crate) inline_ranges: Vec<InlineRange>,
     /// Entries of functions that are defined and have no code of their own.
@@ -56,24 +58,11 @@ impl UnitEntries {
     pub(crate) fn clear(&mut self) {
         self.functions.clear();
         self.ranges.clear();
+        self.cut.clear();
         self.sites.clear();
         self.inline_ranges.clear();
         self.without_code.clear();
         self.are_assembled = false;
-    }
-
-    /// How many ranges of functions lie over a part of another's. Functions that the linker folded have the same range.
-    pub(crate) fn over_another(&self) -> usize {
-        let mut ranges = self.ranges.clone();
-        ranges.sort_unstable();
-        ranges.dedup();
-        let mut reached = 0;
-        let mut is_over = |(start, end): &(u64, u64)| {
-            let over = *start < reached;
-            reached = reached.max(*end);
-            over
-        };
-        ranges.iter().filter(|range| is_over(range)).count()
     }
 }
 
@@ -281,7 +270,9 @@ impl<'s, 'w> Walk<'s, 'w> {
         let number = u32::try_from(self.entries.sites.len()).map_err(|_| Damaged)?;
         self.entries.sites.push(site);
         let first_range = self.entries.ranges.len();
+        let cut = self.entries.cut.len();
         self.push_ranges(attributes, "inlined call outside of the code")?;
+        self.entries.cut.truncate(cut);
         for (start, end) in self.entries.ranges.drain(first_range..) {
             self.entries.inline_ranges.push(InlineRange { function: top.function, start, end, site: number });
         }
@@ -293,8 +284,11 @@ impl<'s, 'w> Walk<'s, 'w> {
         if attributes.is_empty() {
             return Ok(());
         }
-        let out = &mut self.entries.ranges;
-        match push_ranges(self.unit, attributes, self.text, &mut self.work.budget, out) {
+        let entries = &mut *self.entries;
+        let mut out = CodeRanges { ranges: std::mem::take(&mut entries.ranges), cut: std::mem::take(&mut entries.cut) };
+        let pushed = push_ranges(self.unit, attributes, self.text, &mut self.work.budget, &mut out);
+        (entries.ranges, entries.cut) = (out.ranges, out.cut);
+        match pushed {
             Ok(false) => {}
             Ok(true) => self.work.skip(reason),
             Err(Damaged) if self.work.budget.is_exhausted() => return Err(Damaged),

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use symseal_artifact::{ObjectFile, ReleaseFile, SplitContents, escaped};
+use symseal_artifact::{ObjectFile, ReleaseFile, SplitContents, SplitMisfits, escaped};
 use symseal_bundle::{FileRole, LayoutDir};
 use symseal_module::DebugId;
 
@@ -34,8 +34,24 @@ impl<'f> Suspect<'f> {
     }
 }
 
+/// A file that has units of a module's ids, and of another build of their sources.
+struct Stale<'f> {
+    id: DebugId,
+    described: Part<'f>,
+    file: usize,
+    /// The first of the units, and in what it contradicts the module's code.
+    unit: u64,
+    first: Option<(u64, u64)>,
+    /// How many units.
+    units: usize,
+}
+
+/// Bytes of split files that are compared with a module's code at a time, where no single one is larger.
+const COMPARED_AT_ONCE: u64 = 256 << 20;
+
 /// Gives each module the split files that hold a unit which it asks for. A file may belong to several modules. Two files that give
-/// different units under one id, one of which nothing takes, are an error that names both.
+/// different units under one id, one of which nothing takes, are an error that names both. A file whose
+/// units contradict the code of the modules that ask for them is a mismatch.
 pub(super) fn join<'f>(
     pairing: &mut Pairing<'f>,
     files: &[Part<'f>],
@@ -51,6 +67,9 @@ pub(super) fn join<'f>(
     let mut suspects: BTreeMap<DebugId, Suspect<'f>> = BTreeMap::new();
     // Binaries in which nothing asks for split DWARF.
     let mut without_skeletons: Vec<&'f InputFile> = Vec::new();
+    let mut stale: Vec<Stale<'f>> = Vec::new();
+    // Which file was taken for which unit.
+    let mut taken_for: BTreeSet<(u64, usize)> = BTreeSet::new();
     for (id, module) in &mut pairing.modules {
         let Some(described) = module.described() else { continue };
         let asked = described.object().map(|object| object.split_asked.as_slice()).unwrap_or_default();
@@ -61,21 +80,50 @@ pub(super) fn join<'f>(
         let mut missing = 0_usize;
         let called_after: Vec<String> =
             module.binary.iter().chain([&described]).map(|part| format!("{}.dwp", part.file.name)).collect();
-        let candidates = |unit: &SplitAsked| {
-            candidates(by_unit.get(&unit.id).map(Vec::as_slice).unwrap_or_default(), files, &called_after)
+        let holders = |unit: &SplitAsked| by_unit.get(&unit.id).map(Vec::as_slice).unwrap_or_default();
+        let candidates = |unit: &SplitAsked| candidates(holders(unit), files, &called_after);
+        let mut misfits = misfits(described, asked.iter().flat_map(candidates), files, layout)?;
+        // Where what comes first is of another build, one of the others may be right.
+        let is_stale = |misfits: &Misfits, unit: &SplitAsked, at: usize| {
+            misfits.get(&(unit.id, at)).is_some_and(|misfits| misfits.functions > 0)
         };
-        let misfits = misfits(described, asked.iter().map(candidates), files, layout)?;
+        let without = |unit: &&SplitAsked| candidates(unit).iter().all(|at| is_stale(&misfits, unit, *at));
+        let others: Vec<usize> = asked.iter().filter(without).flat_map(holders).copied().collect();
+        if !others.is_empty() {
+            misfits.extend(self::misfits(described, others.into_iter(), files, layout)?);
+        }
         for unit in asked {
             let rank = |at: &usize| {
                 let part = files.get(*at)?;
                 let alike = shared_ending(&part.file.place, &unit.path());
                 let near = shared_beginning(&part.file.place, &described.file.place);
-                let misfits = misfits.get(&(unit.id, *at)).copied().unwrap_or(usize::MAX);
+                let misfits = misfits.get(&(unit.id, *at));
+                let misfits = (misfits.is_none(), misfits.map(|misfits| (misfits.functions, misfits.unmet)));
                 Some((misfits, Reverse(alike), Reverse(near), part.file.name.clone(), part.file.digest()))
             };
-            let holder = candidates(unit).into_iter().min_by_key(rank);
-            match holder {
-                Some(at) => drop(taken.insert(at)),
+            let best = |of: &[usize]| of.iter().copied().filter(|at| !is_stale(&misfits, unit, *at)).min_by_key(rank);
+            match best(&candidates(unit)).or_else(|| best(holders(unit))) {
+                Some(at) => {
+                    taken.insert(at);
+                    taken_for.insert((unit.id, at));
+                }
+                None if !holders(unit).is_empty() => {
+                    missing += 1;
+                    for at in holders(unit) {
+                        let first = misfits.get(&(unit.id, *at)).and_then(|misfits| misfits.first);
+                        match stale.iter_mut().find(|known| known.file == *at && known.id == *id) {
+                            Some(known) => known.units += 1,
+                            None => stale.push(Stale {
+                                id: id.clone(),
+                                described,
+                                file: *at,
+                                unit: unit.id,
+                                first,
+                                units: 1,
+                            }),
+                        }
+                    }
+                }
                 None => {
                     missing += 1;
                     let name = unit.name.rsplit('/').next().unwrap_or(&unit.name);
@@ -94,6 +142,12 @@ pub(super) fn join<'f>(
             }
         }
         module.split.sort_by_key(|paired| (paired.part.file.name.clone(), paired.part.file.digest()));
+    }
+    // What is right for one module is not called wrong for another.
+    stale.retain(|stale| !taken_for.contains(&(stale.unit, stale.file)));
+    for stale in &stale {
+        let Some(part) = files.get(stale.file) else { continue };
+        pairing.mismatches.push(stale.mismatch(*part));
     }
     // What a file that was taken holds, read once for all that it stands for: a package stands for as many as a program has sources.
     let mut taken_contents: BTreeMap<usize, Contents> = BTreeMap::new();
@@ -133,6 +187,7 @@ pub(super) fn join<'f>(
         let is_package_of =
             |binary: &&InputFile| is_package(*part) && is_named(part.file, &format!("{}.dwp", binary.name));
         let reason = match without_skeletons.iter().any(is_package_of) {
+            _ if stale.iter().any(|stale| stale.file == at) => "split DWARF of another build of a module's sources",
             true => "split DWARF whose binary was stripped of the units that ask for it",
             false => "split DWARF that no module asks for",
         };
@@ -162,6 +217,24 @@ pub(super) fn join<'f>(
     Ok(())
 }
 
+impl Stale<'_> {
+    fn mismatch(&self, part: Part<'_>) -> Mismatch {
+        let others = match self.units.saturating_sub(1) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let function =
+            self.first.map_or_else(String::new, |(start, end)| format!(" with a function at {start:#x}..{end:#x}"));
+        Mismatch {
+            named_by: NamedBy::DwoId,
+            binary: Side { place: self.described.file.place.clone(), debug_id: Some(self.id.clone()) },
+            debug_file: Side { place: part.file.place.clone(), debug_id: None },
+            expected: format!("unit {:016x}{others} as it was linked", self.unit),
+            found: format!("split DWARF of another build of that source{function}"),
+        }
+    }
+}
+
 /// Of the files that hold a unit those of which one is taken: a package is before single files, as it is what debuggers look for, and of packages those that are called
 /// after the module's own files.
 fn candidates(holders: &[usize], files: &[Part<'_>], called_after: &[String]) -> Vec<usize> {
@@ -173,29 +246,43 @@ fn candidates(holders: &[usize], files: &[Part<'_>], called_after: &[String]) ->
     [own, packages].into_iter().find(|found| !found.is_empty()).unwrap_or_else(|| holders.to_vec())
 }
 
-/// In how many places those of several candidates contradict the module's code, by unit and file. Compilers give one id to what they make of one source with other options,
+/// Where units contradict the module's code, by unit and file.
+type Misfits = BTreeMap<(u64, usize), SplitMisfits>;
+
+/// Where the units of these files contradict the module's code. Compilers give one id to what they make of one source with other options,
 /// for other processors of a kind, and to versions of a source that differ little.
 fn misfits(
     described: Part<'_>,
-    candidates: impl Iterator<Item = Vec<usize>>,
+    compared: impl Iterator<Item = usize>,
     files: &[Part<'_>],
     layout: Option<&LayoutDir>,
-) -> Result<BTreeMap<(u64, usize), usize>, BuildError> {
-    let contested: BTreeSet<usize> = candidates.filter(|candidates| candidates.len() > 1).flatten().collect();
-    let contested: Vec<_> = contested.into_iter().filter_map(|at| Some((at, *files.get(at)?))).collect();
-    if contested.is_empty() {
-        return Ok(BTreeMap::new());
+) -> Result<Misfits, BuildError> {
+    let compared: BTreeSet<usize> = compared.collect();
+    let compared: Vec<_> = compared.into_iter().filter_map(|at| Some((at, *files.get(at)?))).collect();
+    let mut found = Misfits::new();
+    if compared.is_empty() {
+        return Ok(found);
     }
     let own = described.file.read(layout)?;
-    let read: Vec<_> = contested.iter().map(|(_, part)| part.file.read(layout)).collect::<Result<_, _>>()?;
-    let Some(own) = object(&own, described)? else { return Ok(BTreeMap::new()) };
-    let mut objects = Vec::with_capacity(contested.len());
-    for (bytes, (at, part)) in read.iter().zip(&contested) {
-        objects.extend(object(bytes, *part)?.map(|object| (*at, object)));
+    let Some(own) = object(&own, described)? else { return Ok(found) };
+    let mut weight = 0_u64;
+    let batches = compared.chunk_by(|_, (_, part)| {
+        weight = weight.saturating_add(part.file.weight());
+        let fits = weight <= COMPARED_AT_ONCE;
+        weight = if fits { weight } else { 0 };
+        fits
+    });
+    for batch in batches {
+        let read: Vec<_> = batch.iter().map(|(_, part)| part.file.read(layout)).collect::<Result<_, _>>()?;
+        let mut objects = Vec::with_capacity(batch.len());
+        for (bytes, (at, part)) in read.iter().zip(batch) {
+            objects.extend(object(bytes, *part)?.map(|object| (*at, object)));
+        }
+        let split: Vec<&ObjectFile<'_>> = objects.iter().map(|(_, object)| object).collect();
+        let of_batch = own.split_misfits(&split).into_iter();
+        found.extend(of_batch.filter_map(|((unit, file), misfits)| Some(((unit, objects.get(file)?.0), misfits))));
     }
-    let split: Vec<&ObjectFile<'_>> = objects.iter().map(|(_, object)| object).collect();
-    let found = own.split_misfits(&split).into_iter();
-    Ok(found.filter_map(|((unit, file), misfits)| Some(((unit, objects.get(file)?.0), misfits))).collect())
+    Ok(found)
 }
 
 fn object<'d>(bytes: &'d [u8], part: Part<'_>) -> Result<Option<ObjectFile<'d>>, BuildError> {

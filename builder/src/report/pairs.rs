@@ -56,6 +56,8 @@ pub enum NamedBy {
     CodeView,
     /// A skeleton unit names it, or it is a package of the binary's name.
     DwoName,
+    /// It has a unit of the id that a skeleton unit asks for.
+    DwoId,
     /// The dSYM bundle, or the file in it, has the binary's name.
     DsymName,
     /// It has the binary's name.
@@ -74,6 +76,7 @@ impl NamedBy {
             Self::Altlink => "altlink",
             Self::CodeView => "codeview",
             Self::DwoName => "dwo-name",
+            Self::DwoId => "dwo-id",
             Self::DsymName => "dsym-name",
             Self::FileName => "file-name",
             Self::DebugId => "debug-id",

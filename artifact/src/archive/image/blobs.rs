@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::rc::Rc;
 
-use sha2::{Digest, Sha256};
-
+use super::digests::{Hashed, Passed, digest_like};
 use super::overlay::{Changes, Held};
 use crate::archive::decompress::{Counted, unpack};
 use crate::archive::error::{ArchiveError, Halt, LimitKind};
@@ -124,7 +123,7 @@ impl<'b> Blobs<'b> {
     /// The bytes of a JSON blob with that digest and size, which are checked.
     pub(super) fn blob_json(&mut self, digest: &str, size: u64) -> Result<Option<Vec<u8>>, Halt> {
         let Some(bytes) = self.json(&self.path_of(digest))? else { return Ok(None) };
-        self.check(digest, digest, &told(&Sha256::digest(&bytes)))?;
+        self.check(digest, digest, &digest_like(digest, &bytes))?;
         self.check(digest, &bytes_told(size), &bytes_told(bytes.len() as u64))?;
         Ok(Some(bytes))
     }
@@ -204,7 +203,7 @@ impl<'b> Blobs<'b> {
         rest: &mut dyn Read,
     ) -> Result<Result<Layer, NoLayer>, Halt> {
         let label = joined(&[archive.to_owned()], path);
-        let mut packed = Hashed::new(head.chain(rest));
+        let mut packed = Hashed::of(path, head.chain(rest));
         let kind = archive_kind(head).filter(|kind| kind.is_compression()).unwrap_or(ArchiveKind::Tar);
         let result = (|| {
             let mut stream = unpack(kind, &label, &mut packed, account);
@@ -216,7 +215,7 @@ impl<'b> Blobs<'b> {
             if !is_empty && archive_kind(&head) != Some(ArchiveKind::Tar) {
                 return Ok(None);
             }
-            let mut unpacked = Hashed::new(head.chain(stream));
+            let mut unpacked = Hashed::of(path, head.chain(stream));
             let changes = Changes::read(&mut unpacked, &label, account, held)?;
             drain(&mut unpacked, &label, account)?;
             Ok(Some((changes, unpacked.passed)))
@@ -271,68 +270,9 @@ fn bytes_told(bytes: u64) -> String {
     format!("{bytes} bytes")
 }
 
-/// A digest as OCI writes it.
-fn told(digest: &[u8]) -> String {
-    digest.iter().fold("sha256:".to_owned(), |mut text, byte| {
-        text.push_str(&format!("{byte:02x}"));
-        text
-    })
-}
-
 pub(super) fn drain(input: &mut dyn Read, label: &str, account: &Account<'_>) -> Result<(), Halt> {
     let rest = io::copy(input, &mut io::sink());
     rest.map(|_| ()).map_err(|error| account.halt(label, "a sound end of the layer", &error))
-}
-
-/// What has passed through a reader.
-#[derive(Debug, Clone, Default)]
-struct Passed {
-    hash: Sha256,
-    bytes: u64,
-}
-
-impl Passed {
-    fn digest(&self) -> String {
-        told(&self.hash.clone().finalize())
-    }
-
-    /// Whether it is a tar of that digest, or would be with the zeros behind its last member, up to a whole record, that Skopeo 1.9 leaves out of
-    /// layers in zstd:chunked.
-    fn is_padded_to(&self, digest: &str) -> bool {
-        const BLOCK: usize = 512;
-        const BLOCKS_OF_A_RECORD: usize = 20;
-        let mut whole = self.clone();
-        (0..=BLOCKS_OF_A_RECORD).any(|_| {
-            let is_same = whole.digest() == digest;
-            whole.hash.update([0; BLOCK]);
-            is_same
-        })
-    }
-}
-
-/// A reader that hashes what passes through it.
-pub(super) struct Hashed<R> {
-    input: R,
-    passed: Passed,
-}
-
-impl<R> Hashed<R> {
-    pub(super) fn new(input: R) -> Self {
-        Self { input, passed: Passed::default() }
-    }
-
-    pub(super) fn digest(self) -> String {
-        self.passed.digest()
-    }
-}
-
-impl<R: Read> Read for Hashed<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(buffer)?;
-        self.passed.hash.update(buffer.get(..read).unwrap_or_default());
-        self.passed.bytes = self.passed.bytes.saturating_add(read as u64);
-        Ok(read)
-    }
 }
 
 /// A reader of the caller, whose errors are told from damage.

@@ -132,6 +132,9 @@ impl Images {
             }
             let tag = note("io.containerd.image.name").or_else(|| note("org.opencontainers.image.ref.name"));
             let name = tag.map_or(name, String::as_str);
+            if self.is_unread(&descriptor.digest) {
+                continue;
+            }
             let Some(bytes) = blobs.blob_json(&descriptor.digest, descriptor.size)? else {
                 // Docker names every platform in the index and saves the one that it has.
                 self.missing(&descriptor.digest);
@@ -167,6 +170,9 @@ impl Images {
             self.artifacts.entry(kind).and_modify(|(_, more)| *more = more.saturating_add(1)).or_insert_with(first);
             return Ok(());
         };
+        if self.is_unread(&config.digest) {
+            return Ok(());
+        }
         let parsed: Option<Config> = match blobs.blob_json(&config.digest, config.size)? {
             Some(bytes) => Some(parse(blobs, &config.digest, &bytes)?),
             None => None,
@@ -227,6 +233,14 @@ impl Images {
             self.passed_over
                 .push((crate::escaped(first.as_bytes()).into_owned(), PassedOverReason::Unsupported(reason)));
         }
+    }
+
+    /// Whether a blob is passed over for its digest, which is told.
+    fn is_unread(&mut self, blob: &str) -> bool {
+        let reason = super::unread(blob);
+        let is_unread = reason.is_some();
+        self.passed_over.extend(reason.map(|reason| (crate::escaped(blob.as_bytes()).into_owned(), reason)));
+        is_unread
     }
 
     fn missing(&mut self, blob: &str) {

@@ -9,6 +9,7 @@
 //! seen as the file that the link leads to.
 
 mod blobs;
+mod digests;
 mod manifest;
 mod overlay;
 mod survey;
@@ -25,7 +26,8 @@ use super::member::{Inside, Place, joined, normalised, reported};
 use super::report::{ImageReport, PassedOverReason};
 use super::tar::{self, Entry, Item, TarStream, beside};
 use super::walk::Walk;
-use blobs::{Blobs, Hashed, NoLayer, Unfailing, Wanted, drain};
+use blobs::{Blobs, NoLayer, Unfailing, Wanted, drain};
+use digests::{Hashed, unread_algorithm};
 use manifest::{Image, Images};
 use overlay::Overlay;
 use survey::within;
@@ -139,15 +141,16 @@ impl<'b> Found<'b> {
 /// beginning looks like images.
 fn folders(account: &Account<'_>, label: &str, input: &mut dyn ReadSeek) -> Result<Vec<Vec<u8>>, Halt> {
     let halt = |error: &io::Error| account.halt(label, "a tar", error);
+    let mark = account.mark();
     let mut head = Vec::new();
     input.seek(SeekFrom::Start(0)).map_err(|error| halt(&error))?;
     (&mut *input).take(HEAD_BYTES).read_to_end(&mut head).map_err(|error| halt(&error))?;
     if archive_kind(&head) == Some(ArchiveKind::Tar)
         && let Some(folders) = survey::of_file(input, account.limits.members).map_err(|error| halt(&error))?
     {
+        account.back_to(mark);
         return Ok(folders);
     }
-    let mark = account.mark();
     let beginning = with_unpacked(account, label, input, |stream| {
         let mut beginning = Vec::new();
         // What is damaged there is told by the reading that follows.
@@ -324,6 +327,10 @@ impl Plan {
         let mut layers = Vec::new();
         let mut digests = Vec::new();
         for (at, wanted) in image.layers.iter().enumerate() {
+            if let Some(reason) = wanted.digest.as_deref().and_then(unread) {
+                self.passed_over.push((image.told(), reason));
+                return Ok(());
+            }
             let layer = match blobs.layer(wanted)? {
                 Some(Ok(layer)) => layer,
                 Some(Err(NoLayer::Damaged(error))) => return Err(error.into()),
@@ -389,6 +396,12 @@ impl Plan {
     }
 }
 
+/// Why a blob is passed over whose digest nobody can check here.
+fn unread(digest: &str) -> Option<PassedOverReason> {
+    let algorithm = crate::escaped(unread_algorithm(digest)?.as_bytes()).into_owned();
+    Some(PassedOverReason::Unsupported(format!("a digest of the algorithm {algorithm} (sha256 and sha512 are read)")))
+}
+
 impl Image {
     fn told(&self) -> String {
         let parts = [self.name.as_str(), self.platform.as_str()];
@@ -415,7 +428,7 @@ fn visit_layer(
     let account = walk.account;
     let Some((digest, _)) = plan.layers.get(layer) else { return Ok(()) };
     let label = joined(std::slice::from_ref(&blobs.archive), digest);
-    let mut packed = Hashed::new(input);
+    let mut packed = Hashed::of(digest, input);
     let mut head = Vec::new();
     let read = (&mut packed).take(HEAD_BYTES).read_to_end(&mut head);
     read.map_err(|error| account.halt(&label, "more of a layer", &error))?;
