@@ -21,6 +21,7 @@ mod live;
 mod log_server;
 mod memory;
 mod mirror;
+mod mirror_whole;
 mod online;
 mod openapi;
 mod page_proofs;

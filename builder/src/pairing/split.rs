@@ -109,19 +109,9 @@ pub(super) fn join<'f>(
                 }
                 None if !holders(unit).is_empty() => {
                     missing += 1;
-                    for at in holders(unit) {
-                        let first = misfits.get(&(unit.id, *at)).and_then(|misfits| misfits.first);
-                        match stale.iter_mut().find(|known| known.file == *at && known.id == *id) {
-                            Some(known) => known.units += 1,
-                            None => stale.push(Stale {
-                                id: id.clone(),
-                                described,
-                                file: *at,
-                                unit: unit.id,
-                                first,
-                                units: 1,
-                            }),
-                        }
+                    for &file in holders(unit) {
+                        let first = misfits.get(&(unit.id, file)).and_then(|misfits| misfits.first);
+                        Stale { id: id.clone(), described, file, unit: unit.id, first, units: 1 }.join(&mut stale);
                     }
                 }
                 None => {
@@ -218,6 +208,14 @@ pub(super) fn join<'f>(
 }
 
 impl Stale<'_> {
+    /// Adds it to those that are known, where the file is one for the module already as a unit more.
+    fn join(self, known: &mut Vec<Self>) {
+        match known.iter_mut().find(|known| known.file == self.file && known.id == self.id) {
+            Some(known) => known.units += self.units,
+            None => known.push(self),
+        }
+    }
+
     fn mismatch(&self, part: Part<'_>) -> Mismatch {
         let others = match self.units.saturating_sub(1) {
             0 => String::new(),

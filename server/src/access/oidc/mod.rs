@@ -138,9 +138,8 @@ pub(super) fn is_of_pipeline(hash: &str) -> bool {
 /// are. By their subjects whoever makes a branch would be somebody new. `None`: it is none.
 pub(super) fn account(hash: &str, grants: &[Grant]) -> Option<String> {
     let (issuer, _) = hash.strip_prefix(MARK)?.split_once('#')?;
-    let mut grants: Vec<String> = grants.iter().map(ToString::to_string).collect();
-    grants.sort_unstable();
-    grants.dedup();
+    // They are sorted, each once.
+    let grants: Vec<String> = grants.iter().map(ToString::to_string).collect();
     Some(format!("{MARK}{issuer}#{}", grants.join(",")))
 }
 

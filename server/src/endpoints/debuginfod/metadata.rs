@@ -139,7 +139,8 @@ fn search(app: &App, scope: &Scope, wanted: &Wanted) -> (BTreeSet<ToldFile>, boo
             if Instant::now() > deadline || found.len() >= RESULT_LIMIT {
                 return (found, false);
             }
-            if !app.debug_files.is_shown(&digest) {
+            // Another repository may show what this one hides.
+            if !app.debug_files.is_shown_to(&digest, |holder| *holder == name) {
                 continue;
             }
             let Ok(release) = app.releases.get(&app.blobs, &digest) else {
