@@ -1,6 +1,6 @@
 //! The command line of symseal: parse arguments, call a room, print.
 //!
-//! Human output goes to standard output, progress to standard error and only on a terminal; `--json`
+//! Human output goes to standard output, progress to standard error (a bar on a terminal, a line now and then elsewhere); `--json`
 //! is for machines. What the exit statuses mean stands in [`exit`].
 
 #![deny(clippy::print_stdout)]
