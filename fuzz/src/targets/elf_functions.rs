@@ -33,6 +33,12 @@ pub(super) fn run(bytes: &[u8]) {
     let others: Vec<ObjectFile<'_>> = others.iter().filter_map(|bytes| ObjectFile::parse(bytes).ok()).collect();
     let _ = (object.split_kind(), object.split_units(), object.split_ids());
     let _ = object.build_texts();
+    // How the files are held to the binary before they name anything.
+    let split: Vec<&ObjectFile<'_>> = others.iter().collect();
+    let _ = object.split_misfits(&split);
+    for other in &others {
+        let _ = other.split_contents();
+    }
     let supplementary = others.first().filter(|_| object.debug_alt_link().is_some());
     let with = DebugFiles { supplementary, split: &others, ..DebugFiles::default() };
     // All paths together stay in proportion to the debug information.
