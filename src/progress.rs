@@ -31,12 +31,9 @@ pub(crate) fn bar(total: u64, message: impl Into<String>) -> ProgressBar {
 
 /// A bar over bytes on standard error, with rate and time left; lines where that is no terminal.
 pub(crate) fn bytes_bar(message: impl Into<String>) -> ProgressBar {
-    shown(
-        0,
-        message.into(),
-        "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec}, {left} left  {msg:40!}",
-        |bytes| HumanBytes(bytes).to_string(),
-    )
+    shown(0, message.into(), "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec}, {left} left  {msg:40!}", |bytes| {
+        HumanBytes(bytes).to_string()
+    })
 }
 
 /// A bar in the form of `template`, whose lines count by `unit`.
@@ -122,9 +119,14 @@ mod tests {
         let (told, lines) = mpsc::channel();
         let watched = bar.downgrade();
         let telling = std::thread::spawn(move || {
-            tell(&watched, Duration::from_millis(1), |bar| line(bar, |bytes| HumanBytes(bytes).to_string()), |line| {
-                let _ = told.send(line.to_owned());
-            });
+            tell(
+                &watched,
+                Duration::from_millis(1),
+                |bar| line(bar, |bytes| HumanBytes(bytes).to_string()),
+                |line| {
+                    let _ = told.send(line.to_owned());
+                },
+            );
         });
         for line in lines.iter().take(2) {
             assert!(line.starts_with("liba.so: 1.50 GiB of 4.00 GiB, "), "{line}");

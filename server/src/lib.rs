@@ -38,6 +38,7 @@ mod arrival;
 mod blobs;
 mod breakpad;
 mod bundled_tables;
+mod causes;
 mod check;
 mod clock;
 mod collector;

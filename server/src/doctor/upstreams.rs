@@ -1,6 +1,5 @@
 //! Other debuginfod and symbol servers: whether they answer.
 
-use std::error::Error;
 use std::time::{Duration, SystemTime};
 
 use reqwest::Certificate;
@@ -8,6 +7,7 @@ use reqwest::header::{DATE, HeaderMap};
 use symseal_resolver::without_secrets;
 
 use super::{Finding, Standing};
+use crate::causes::with_causes;
 use crate::origins::Origins;
 use crate::upstream::name_of;
 
@@ -99,19 +99,8 @@ pub(super) async fn ask(url: &str, headers: Option<HeaderMap>, authorities: Opti
             let date = answer.headers().get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
             Asked::Answered { status: answer.status().as_u16(), date }
         }
-        Err(error) => Asked::Silent(why(&error.without_url())),
+        Err(error) => Asked::Silent(with_causes(&error.without_url())),
     }
-}
-
-/// An error with what is behind it. The URL, which may hold a password, is not in it.
-fn why(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    text
 }
 
 /// A URL without passwords and tokens.

@@ -8,8 +8,9 @@ use reqwest::StatusCode;
 use reqwest::header::{CONTENT_ENCODING, CONTENT_RANGE};
 
 use super::home::{Incoming, Trouble};
-use super::http_upstream::{HttpUpstream, told};
+use super::http_upstream::HttpUpstream;
 use super::imasignature;
+use crate::causes::with_causes;
 use crate::http::is_page;
 
 impl HttpUpstream {
@@ -64,7 +65,7 @@ impl HttpUpstream {
         let rest = response.bytes_stream();
         let rest = stream::unfold(rest.boxed(), move |mut rest| async move {
             let next = match tokio::time::timeout(stall, rest.next()).await {
-                Ok(next) => next?.map_err(|error| Trouble::Down(told(&error.without_url()))),
+                Ok(next) => next?.map_err(|error| Trouble::Down(with_causes(&error.without_url()))),
                 Err(_) => Err(Trouble::Down("nothing more came in time".to_owned())),
             };
             Some((next, rest))

@@ -21,6 +21,7 @@ use super::ongoing::Ongoing;
 use super::registry::UpstreamStanding;
 use super::{Gate, lock};
 use crate::Patience;
+use crate::causes::with_causes;
 use crate::debug_files::Key;
 use crate::http::percent_decode;
 use crate::upstream::{Admission, Breaker, Unanswered, answered};
@@ -322,9 +323,9 @@ impl HttpUpstream {
             Err(Unanswered::Failed(error)) if error.is_redirect() || error.is_builder() => {
                 // It answers, and yet not itself: a portal or a login stands before it. What it has cannot be told.
                 self.breaker.lives();
-                return Err(Trouble::Down(told(&error.without_url())));
+                return Err(Trouble::Down(with_causes(&error.without_url())));
             }
-            Err(Unanswered::Failed(error)) => (!error.is_connect(), told(&error.without_url())),
+            Err(Unanswered::Failed(error)) => (!error.is_connect(), with_causes(&error.without_url())),
             Err(Unanswered::Late(why)) => (true, why),
             Err(Unanswered::Silent(why)) => (false, why),
         };
@@ -429,24 +430,13 @@ fn question(key: &Key) -> Option<String> {
 
 async fn gather(mut response: Response, limit: usize) -> Result<Vec<u8>, Trouble> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| Trouble::Down(told(&error.without_url())))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| Trouble::Down(with_causes(&error.without_url())))? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > limit {
             return Err(Trouble::Wrong(format!("its answer has more than {limit} bytes")));
         }
     }
     Ok(bytes)
-}
-
-/// An error with its causes.
-pub(super) fn told(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text.push_str(&format!(": {inner}"));
-        source = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

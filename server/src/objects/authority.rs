@@ -1,12 +1,13 @@
 //! Who vouches for an object store that is reached by TLS: the system's certificates, and an authority of one's own.
 
-use std::error::Error;
 use std::io::Read as _;
 use std::path::Path;
 
 use object_store::Certificate;
 use symseal_bundle::open_plain_file;
 use symseal_resolver::without_secrets;
+
+use crate::causes::with_causes;
 
 /// The certificates of a PEM file.
 ///
@@ -17,7 +18,7 @@ pub(crate) fn certificates(file: &Path) -> Result<Vec<Certificate>, String> {
         format!("s3.ca {}: {problem}: expected a PEM file with the certificate of a CA", file.display())
     };
     let pem = read(file).map_err(|error| wrong(&error))?;
-    let found = Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&causes(&error)))?;
+    let found = Certificate::from_pem_bundle(&pem).map_err(|error| wrong(&with_causes(&error)))?;
     if found.is_empty() { Err(wrong(&"no certificate is in it")) } else { Ok(found) }
 }
 
@@ -30,7 +31,7 @@ pub(crate) fn read(file: &Path) -> std::io::Result<Vec<u8>> {
 
 /// An error of the object store with its causes, in one line, without the password of its address, and what to do where its certificate is not believed.
 pub(super) fn told(error: &object_store::Error) -> String {
-    let text = shown(&causes(error));
+    let text = shown(&with_causes(error));
     if !text.contains("certificate") {
         return text;
     }
@@ -43,18 +44,4 @@ pub(super) fn told(error: &object_store::Error) -> String {
 pub(super) fn shown(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     without_secrets(&lines.join(" "))
-}
-
-/// An error with what is behind it, each once.
-fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(&format!(": {more}"));
-        }
-        source = cause.source();
-    }
-    text
 }

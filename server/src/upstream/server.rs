@@ -17,6 +17,7 @@ use super::pace::paced;
 use super::packed::is_cabinet;
 use super::silence::{Unanswered, answered};
 use super::{Hops, Wanted};
+use crate::causes::with_causes;
 use crate::http::is_page;
 use crate::origins::Patience;
 
@@ -171,9 +172,9 @@ impl UpstreamServer {
             Err(Unanswered::Failed(error)) if error.is_redirect() => {
                 // It answers, and yet not itself.
                 self.breaker.lives();
-                return Err(format!("{}: {}", self.name, reason(error)));
+                return Err(format!("{}: {}", self.name, with_causes(&error.without_url())));
             }
-            Err(Unanswered::Failed(error)) => (!error.is_connect(), reason(error)),
+            Err(Unanswered::Failed(error)) => (!error.is_connect(), with_causes(&error.without_url())),
             Err(Unanswered::Late(why)) => (true, why),
             Err(Unanswered::Silent(why)) => (false, why),
         };
@@ -185,7 +186,7 @@ impl UpstreamServer {
     /// # Errors
     /// Why it is not there.
     pub(super) async fn whole(&self, response: reqwest::Response, limit: usize) -> Result<Vec<u8>, String> {
-        let pieces = response.bytes_stream().map(|piece| piece.map_err(reason));
+        let pieces = response.bytes_stream().map(|piece| piece.map_err(|error| with_causes(&error.without_url())));
         let mut pieces = paced(pieces, self.patience.stall);
         let mut whole = Vec::new();
         while let Some(piece) = pieces.next().await {
@@ -226,7 +227,7 @@ impl UpstreamServer {
             .filter_map(|(name, value)| Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned())))
             .take(16)
             .collect();
-        let pieces = response.bytes_stream().map(|piece| piece.map_err(reason));
+        let pieces = response.bytes_stream().map(|piece| piece.map_err(|error| with_causes(&error.without_url())));
         let mut rest = paced(pieces, self.patience.stall);
         let mut start = BytesMut::new();
         while start.len() < START {
@@ -300,18 +301,6 @@ async fn short_text(response: reqwest::Response) -> Vec<u8> {
         said.extend_from_slice(piece.get(..piece.len().min(TOO_MANY.len() + 2)).unwrap_or_default());
     }
     said.trim_ascii_end().to_vec()
-}
-
-/// An error with what is behind it, and without the address, which the operator may have given with a password.
-fn reason(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut why = error.to_string();
-    let mut source = std::error::Error::source(&error);
-    while let Some(inner) = source {
-        why.push_str(&format!(": {inner}"));
-        source = inner.source();
-    }
-    why
 }
 
 #[cfg(test)]
