@@ -53,6 +53,8 @@ pub struct UnwindInputs<'d> {
     pub pdr: Option<SectionSlice<'d>>,
     /// The exception directory of a PE file (`.pdata`).
     pub pdata: Option<SectionSlice<'d>>,
+    /// Code of another processor than `arch` in a PE file that holds code of two (ARM64EC, ARM64X): stated addresses.
+    pub foreign: Vec<Range<u64>>,
     /// Whether functions of a PE file keep the registers of the System V ABI: one that .NET's compilers made for another system than Windows.
     pub is_system_v: bool,
     /// `.orc_unwind_ip` and `.orc_unwind` of a Linux kernel.
@@ -121,6 +123,7 @@ impl<'d> UnwindInputs<'d> {
             debug_frame: None,
             pdr: None,
             pdata: None,
+            foreign: Vec::new(),
             is_system_v: false,
             orc: None,
             unwind_info: None,

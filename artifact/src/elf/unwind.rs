@@ -55,6 +55,7 @@ pub(crate) fn unwind_inputs<'d>(elf: &Elf<'d>) -> UnwindInputs<'d> {
         debug_frame: slice(elf, b".debug_frame").or_else(|| slice(elf, b".zdebug_frame")),
         pdr: slice(elf, b".pdr"),
         pdata: None,
+        foreign: Vec::new(),
         is_system_v: false,
         orc: orc(elf),
         unwind_info: None,

@@ -34,11 +34,6 @@ fn record(piece: &[u8]) -> Option<&[u8]> {
     places.find(|at| at % ALIGNMENT == 0).and_then(|at| piece.get(at..))
 }
 
-/// Whether there is a record, which every program of Go 1.13 and later has.
-pub(crate) fn is_told<'d>(mut pieces: impl Iterator<Item = &'d [u8]>) -> bool {
-    pieces.any(|piece| record(piece).is_some())
-}
-
 fn read(record: &[u8], into: &mut Gathering) -> Result<()> {
     let mut cursor = Cursor::new(record.get(HEADER..).ok_or(Damaged)?, true);
     let mut text = || cursor.uleb().and_then(|length| cursor.bytes(usize::try_from(length).map_err(|_| Damaged)?));

@@ -55,11 +55,10 @@ pub(crate) fn find<'d>(headers: &dyn ObjectHeaders<'d>, search: bool) -> Option<
     Some(GoTable { image, table, text_symbol, text_sections: headers.text_sections() })
 }
 
-/// The bytes of a Go program's function table, up to the end of what is loaded there. It is searched for where a build id of Go stands, or what Go's linker writes
-/// down of every build: an id may be empty, and in a program with parts in C other code stands before it.
+/// The bytes of a Go program's function table, up to the end of what is loaded there. It is searched for where a build id of Go stands, and where no section need
+/// be called after the table: programs are made without an id, and without what Go's linker writes down of a build.
 pub(crate) fn function_table<'d>(headers: &dyn ObjectHeaders<'d>) -> Option<SectionSlice<'d>> {
-    let is_told = || build_info::is_told(headers.loaded().into_iter().map(|(_, bytes)| bytes));
-    let search = headers.go_build_id().is_some() || (headers.may_hide_go_table() && is_told());
+    let search = headers.go_build_id().is_some() || headers.may_hide_go_table();
     let table = find(headers, search)?.table;
     Some(SectionSlice { svma: table.svma, bytes: table.all.into() })
 }

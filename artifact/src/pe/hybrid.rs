@@ -1,9 +1,11 @@
-//! Function starts of ARM64EC and ARM64X images, which hold x64 and ARM64 code side by side: the metadata that the load
-//! configuration names.
+//! ARM64EC and ARM64X images, which hold x64 and ARM64 code side by side: which code is whose, and where functions start, by the metadata that the
+//! load configuration names.
 //!
 //! Microsoft has not published the layout; it is LLVM's, which writes and reads these images (`chpe_metadata`,
 //! `chpe_code_range_entry` and `chpe_redirection_entry` in llvm/include/llvm/Object/COFF.h; "CHPE" stands for compiled
 //! hybrid portable executable). The load configuration itself: "The load configuration structure" in "PE Format".
+
+use std::ops::Range;
 
 use super::Pe;
 use super::headers::Directory;
@@ -14,6 +16,11 @@ use crate::Arch;
 const METADATA_POINTER: usize = 200;
 /// The metadata up to `ExtraRFETableSize`, the last field that is read; later versions are longer.
 const METADATA_BYTES: usize = 72;
+/// `chpe_range_entry`: where a range of code starts, a relative address whose two lowest bits say for which processor it is, and its bytes.
+const MAPPED_RANGE: usize = 8;
+const KIND: u32 = 3;
+/// The kind of code for x64. The other ones are ARM64, for programs of their own and for such that run beside x64 (ARM64EC).
+const X64: u32 = 2;
 /// `chpe_code_range_entry`: start and end of a range of x64 code, and the entry point behind it; relative addresses.
 const CODE_RANGE: usize = 12;
 /// `chpe_redirection_entry`: x64 code that stands for a function, and the function; relative addresses.
@@ -45,9 +52,26 @@ pub(super) fn function_starts(pe: &Pe<'_>) -> Vec<u64> {
     starts
 }
 
-/// Whether the image holds code of two processors.
-pub(super) fn is_hybrid(pe: &Pe<'_>) -> bool {
-    metadata(pe).is_some()
+/// Code of another processor than that of the file's header: stated addresses. All code where the metadata does not say which it is; none in other
+/// images.
+pub(super) fn code_of_another_processor(pe: &Pe<'_>) -> Vec<Range<u64>> {
+    let Some(metadata) = metadata(pe) else { return Vec::new() };
+    let field = |at: usize| u32_at(metadata, at).unwrap_or_default();
+    // CodeMap and its count.
+    let mapped: Vec<(u32, u32)> = entries(pe, field(4), field(8), MAPPED_RANGE)
+        .filter_map(|entry| Some((u32_at(entry, 0)?, u32_at(entry, 4)?)))
+        .collect();
+    let is_foreign = |kind: u32| (kind == X64) != (pe.arch() == Arch::X86_64);
+    if mapped.is_empty() {
+        let code = pe.sections.iter().filter(|section| section.is_executable);
+        return code.map(|section| section.range(pe.image_base)).collect();
+    }
+    let foreign = mapped.into_iter().filter(|(start, _)| is_foreign(start & KIND));
+    let stated = |(start, bytes): (u32, u32)| {
+        let start = pe.image_base.saturating_add(u64::from(start & !KIND));
+        start..start.saturating_add(u64::from(bytes))
+    };
+    foreign.map(stated).collect()
 }
 
 fn metadata<'d>(pe: &Pe<'d>) -> Option<&'d [u8]> {

@@ -156,11 +156,12 @@ impl<'d> ObjectHeaders<'d> for Pe<'d> {
                 let svma = section.range(self.image_base).start;
                 Some(SectionSlice { svma, bytes: contents(section).ok()? })
             }),
-            // By the header: the section may be joined with others. Where a part of the code is another processor's, it does not speak for all.
-            pdata: self.exceptions.filter(|_| !hybrid::is_hybrid(self)).and_then(|directory| {
+            // By the header: the section may be joined with others.
+            pdata: self.exceptions.and_then(|directory| {
                 let svma = self.image_base.checked_add(u64::from(directory.rva))?;
                 Some(SectionSlice { svma, bytes: self.directory_bytes(directory)?.into() })
             }),
+            foreign: hybrid::code_of_another_processor(self),
             is_system_v: self.is_for_another_system(),
             text_base: base_of(b".text"),
             data_base: base_of(b".data"),

@@ -78,6 +78,7 @@ pub(super) fn unwind_table(
         debug_frame: debug_frame.or(from_debug_file).map(|slice| (slice.svma, &*slice.bytes)),
         pdr: inputs.pdr.as_ref().filter(|_| is_followed).map(|slice| &*slice.bytes),
         pdata: section(inputs.pdata.as_ref()).zip(inputs.pdata.as_ref().map(|slice| &*slice.bytes)),
+        foreign: &inputs.foreign,
         is_system_v: inputs.is_system_v,
         orc: inputs
             .orc

@@ -32,6 +32,9 @@ pub struct Input<'a> {
     /// Address and bytes of the exception directory of a Windows module (`.pdata`).
     #[cfg(feature = "compile")]
     pub pdata: Option<(u64, &'a [u8])>,
+    /// Code of another processor than `arch` in a Windows module that holds code of two (ARM64EC, ARM64X): it has no rules.
+    #[cfg(feature = "compile")]
+    pub foreign: &'a [Range<u64>],
     /// Whether functions keep the registers of the System V ABI although there is an exception directory: in images that .NET's ahead-of-time compilers make for other systems
     /// than Windows.
     #[cfg(feature = "compile")]
@@ -90,6 +93,8 @@ impl<'a> Input<'a> {
             #[cfg(feature = "compile")]
             pdata: None,
             #[cfg(feature = "compile")]
+            foreign: &[],
+            #[cfg(feature = "compile")]
             is_system_v: false,
             #[cfg(feature = "compile")]
             orc: None,
@@ -119,6 +124,14 @@ impl<'a> Input<'a> {
             return self.arch.convention_registers();
         }
         &[]
+    }
+
+    /// Whether there is an exception directory.
+    pub(super) fn has_exception_directory(&self) -> bool {
+        #[cfg(feature = "compile")]
+        return self.pdata.is_some();
+        #[cfg(not(feature = "compile"))]
+        return false;
     }
 
     /// Whether the module's functions are described by compact unwind information.

@@ -21,6 +21,9 @@ pub(super) struct Layout {
     pub(super) is_machine_frame: bool,
 }
 
+/// The place of a register that is stored where nothing tells: no rule has such an offset.
+pub(super) const UNTOLD: i64 = i64::MIN / 2;
+
 /// Where a return address is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {

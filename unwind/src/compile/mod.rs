@@ -73,7 +73,7 @@ pub use tasks::{TASK_NAMES, names_tasks, tasks};
 
 /// Makes the table of one module. The same input gives the same bytes.
 ///
-/// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, `.pdata`, `.eh_frame`,
+/// Of several sources that speak for the same code, the first of these counts: linkage tables of a known form, Go's table of functions where there is `.pdata`, `.pdata`, `.eh_frame`,
 /// `.debug_frame` as far as ORC tables say the same, these, `.pdr` and the instructions of functions, compact unwind information, start-up code of a known form, and for what is left of
 /// a Windows module that it holds leaves. Within one section the entry that starts first counts, and of these the longest.
 pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
@@ -89,6 +89,15 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     };
     compiler.report.text_bytes = text.iter().map(|range| range.end - range.start).sum();
     compiler.linkage_tables(input.arch, input.plt);
+    #[cfg(feature = "compile")]
+    pdata::foreign(input, &mut compiler);
+    let go_table = go::open(input);
+    // Of a prologue that Go's functions leave when they need a larger stack an exception directory cannot tell.
+    let go_comes_first = input.has_exception_directory();
+    if go_comes_first {
+        go::rules_before_others(input, go_table.as_ref(), &mut compiler);
+        go::rules(input, go_table.as_ref(), &mut compiler);
+    }
     #[cfg(feature = "compile")]
     pdata::rules(input, &mut compiler);
     let mut bases = BaseAddresses::default();
@@ -122,9 +131,8 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         let _ = compiler.pieces.try_reserve(expected_rows(bytes));
         compiler.entries(fdes, reader, evaluator);
     }
-    let go_table = go::open(input);
-    if let Some(table) = &go_table {
-        go::rules_before_debug_frame(input, table, &mut compiler);
+    if !go_comes_first {
+        go::rules_before_others(input, go_table.as_ref(), &mut compiler);
     }
     if let Some((address, bytes)) = &readable(input.debug_frame, false) {
         let (address, bytes) = (*address, &**bytes);
@@ -143,7 +151,9 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     if matches!(input.arch, Arch::Mips32 | Arch::Mips32Little) {
         pdr::rules(input, &mut compiler);
     }
-    go::rules(input, go_table.as_ref(), &mut compiler);
+    if !go_comes_first {
+        go::rules(input, go_table.as_ref(), &mut compiler);
+    }
     if matches!(input.arch, Arch::Riscv64 | Arch::Arm) {
         // Some begin at the file's entry, which would be followed.
         #[cfg(feature = "compile")]

@@ -1,5 +1,5 @@
 //! Call frame information that says how a frame is made and not how it is taken down: its last rule holds to the end of the function. LLVM writes such
-//! where nobody asks for asynchronous tables (on Linux for aarch64, riscv64 and MIPS, in `.debug_frame` for ARM, and for macOS). The instructions complete it: they say where in the
+//! where nobody asks for asynchronous tables (on Linux for aarch64, riscv64 and MIPS, in `.debug_frame` for ARM, and for macOS), and on x86_64 where they are forbidden. The instructions complete it: they say where in the
 //! function the frame is not that of its body.
 //!
 //! The equations are those of the entry and, where the frame is being made or taken down, those that the instructions give
@@ -25,15 +25,15 @@ pub(super) type FunctionRules = Vec<(u64, (Rule, Slots))>;
 
 /// Completes the entries that compilers of this module may have written so. Leaves the pieces sorted.
 pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    let Compiler { pieces, rules, .. } = compiler;
     let may_be_synchronous = match input.arch {
         Arch::Aarch64 | Arch::Riscv64 | Arch::Arm | Arch::Mips32 | Arch::Mips32Little => true,
-        Arch::X86_64 => input.has_compact_unwind(),
+        Arch::X86_64 => input.has_compact_unwind() || are_mostly_silent(pieces),
         _ => false,
     };
     if !may_be_synchronous {
         return;
     }
-    let Compiler { pieces, rules, .. } = compiler;
     pieces::sort(pieces);
     let mut completed: Vec<(Range<u64>, FunctionRules, Origin)> = Vec::new();
     for entry in pieces.chunk_by_mut(|one, next| one.origin == next.origin && one.end() == next.start()) {
@@ -53,14 +53,38 @@ pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     pieces::sort(&mut compiler.pieces);
 }
 
+/// Entries that are looked at to tell whether a module's are of this kind.
+const ASKED: usize = 1024;
+
+/// Whether most entries that make a frame never take it down. Of others such functions end without a return.
+fn are_mostly_silent(pieces: &[Piece]) -> bool {
+    let entries = pieces.chunk_by(|one, next| one.origin == next.origin && one.end() == next.start());
+    let is_cfi = |entry: &&[Piece]| {
+        matches!(
+            entry.first().and_then(|piece| piece.origin.kind()),
+            Some(SourceKind::EhFrame | SourceKind::DebugFrame)
+        )
+    };
+    let (mut silent, mut all) = (0_usize, 0_usize);
+    for entry in entries.filter(is_cfi).filter(|entry| entry.len() > 1).take(ASKED) {
+        all += 1;
+        silent += usize::from(is_silent(entry));
+    }
+    silent * 2 > all
+}
+
+/// Whether an entry ends with a rule that it has not had before. Where the frame is taken down too, an earlier rule holds again, and that of the first instruction at the latest.
+fn is_silent(entry: &[Piece]) -> bool {
+    entry.split_last().is_some_and(|(last, earlier)| earlier.iter().rev().all(|piece| piece.rule != last.rule))
+}
+
 /// The rules of an entry's function, if they are not only those that it gives.
 fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<u64>, FunctionRules, Origin)> {
     let (first, last) = (entry.first()?, entry.last()?);
     if !matches!(last.origin.kind()?, SourceKind::EhFrame | SourceKind::DebugFrame) {
         return None;
     }
-    // Where the frame is taken down too, an earlier rule holds again, and that of the first instruction at the latest.
-    if entry.iter().rev().skip(1).any(|piece| piece.rule == last.rule) {
+    if !is_silent(entry) {
         return None;
     }
     let machine = input.arch.machine();

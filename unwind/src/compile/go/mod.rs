@@ -67,10 +67,11 @@ const FIRST_OF_THREAD: &[u8] = b"runtime.mstart";
 /// Part of each program that has C code in it: there all threads but the first are C's. (Go, `runtime/cgo/asm_amd64.s`, `runtime/proc.go`, `newm1`)
 const OF_PROGRAMS_WITH_C: &[u8] = b"crosscall2";
 
-/// Adds the rules of the functions of which `.debug_frame` says what it cannot know, or too little. Nothing is looked for in place of what those that
+/// Adds the rules of the functions of which other information, `.debug_frame` at best, says what it cannot know, or too little. Nothing is looked for in place of what those that
 /// change stacks had: on the other stack there is no word of theirs. Of the functions with which stacks begin `.debug_frame` of amd64 does not say that they have
 /// no caller: behind `runtime.goexit`, which is not called at all, and behind `runtime.clone`, which calls `runtime.mstart` on the stack of a new thread, it leads beyond the end of the stack.
-pub(super) fn rules_before_debug_frame(input: &Input<'_>, table: &Table<'_>, compiler: &mut Compiler<'_>) {
+pub(super) fn rules_before_others(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut Compiler<'_>) {
+    let Some(table) = table else { return };
     let has_c = has_c(table);
     let mut budget = budget(input);
     before_left_at(input, table, compiler);

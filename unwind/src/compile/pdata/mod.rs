@@ -14,6 +14,15 @@ use image::Image;
 
 use super::layout::Layout;
 
+/// Marks code of another processor than the table's, which the exception directory does not speak of.
+pub(super) fn foreign(input: &Input<'_>, compiler: &mut Compiler<'_>) {
+    const FOREIGN: &str = "code of the other processor of a file for two (ARM64EC, ARM64X)";
+    for range in input.foreign.iter().filter(|range| range.start < range.end) {
+        let claimed = compiler.claims.claim(range.clone());
+        compiler.unsupported(&claimed, Origin::new(SourceKind::Pdata, 0), RuleSource::Pdata, FOREIGN);
+    }
+}
+
 /// Adds the rules of the functions that the exception directory describes.
 pub(super) fn rules(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Some((_, directory)) = input.pdata else { return };

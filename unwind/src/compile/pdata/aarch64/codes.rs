@@ -33,12 +33,14 @@ pub(super) enum Step {
     Context,
     /// What the frame leads to is no return address.
     ClearCall,
+    /// Here another part of the function begins, with code between that no unwind code speaks of.
+    Part,
 }
 
 impl Step {
-    /// Whether it says what the stack is like when the code is entered, and stands for no instruction.
+    /// Whether it says what the stack is like where code begins, and stands for no instruction.
     pub(super) fn is_of_entry(self) -> bool {
-        matches!(self, Self::MachineFrame | Self::Context | Self::ClearCall)
+        matches!(self, Self::MachineFrame | Self::Context | Self::ClearCall | Self::Part)
     }
 }
 
@@ -47,13 +49,15 @@ pub(super) fn steps(codes: &[u8], index: usize, budget: &mut usize) -> Result<St
     let mut rest = codes.get(index..).ok_or(CUT)?;
     let mut steps = Vec::new();
     let mut own = None;
-    loop {
+    let is_ended = loop {
         *budget = budget.checked_sub(1).ok_or("exception directory: more unwind codes than a sane one has")?;
         match rest {
             // A record may end with its last code.
-            [] | [END, ..] => break,
+            [] => break false,
+            [END, ..] => break true,
             [END_OF_PART, more @ ..] => {
                 own.get_or_insert(instructions(&steps));
+                steps.push(Step::Part);
                 rest = more;
             }
             _ => {
@@ -62,11 +66,11 @@ pub(super) fn steps(codes: &[u8], index: usize, budget: &mut usize) -> Result<St
                 rest = rest.get(bytes..).ok_or(CUT)?;
             }
         }
-    }
+    };
     let own = own.unwrap_or_else(|| instructions(&steps));
     // The last instruction stands first.
     steps.reverse();
-    Ok(Steps { steps, own })
+    Ok(Steps { steps, own, is_ended })
 }
 
 fn instructions(steps: &[Step]) -> usize {

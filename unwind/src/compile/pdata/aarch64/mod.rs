@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::super::Compiler;
-use super::super::layout::{Layout, Place};
+use super::super::layout::{Layout, Place, UNTOLD};
 use super::super::pieces::Origin;
 use super::image::{Image, u32_at};
 use crate::arch::{Arch, Machine};
@@ -32,6 +32,8 @@ struct Steps {
     steps: Vec<Step>,
     /// How many instructions of them are its own.
     own: usize,
+    /// Whether the code for the end stands behind them, and not the end of the record.
+    is_ended: bool,
 }
 
 /// One function, or a part of one.
@@ -81,8 +83,12 @@ pub(super) fn rules(directory: &[u8], image: &Image<'_>, compiler: &mut Compiler
             compiler.report.fdes_overlapping += 1;
         }
         match function.and_then(|function| function.rules(start, &claimed, image, &mut budget)) {
-            Ok(Rules { rows, refused }) => {
+            Ok(Rules { rows, refused, has_lost_registers }) => {
                 compiler.add(&claimed, &rows, origin);
+                if has_lost_registers {
+                    const LOST: &str = "exception directory: stored below a stack pointer that nothing tells";
+                    compiler.report.count_unknown_register(LOST);
+                }
                 for (epilog, reason) in refused.into_iter().filter(|_| !claimed.is_empty()) {
                     compiler.report.note_unsupported(epilog, reason);
                 }
@@ -147,6 +153,8 @@ struct Rules {
     rows: Rows,
     /// Epilogs that have no rules, and why. They are rows as well.
     refused: Vec<(Range<u64>, &'static str)>,
+    /// Whether registers are stored where nothing tells.
+    has_lost_registers: bool,
 }
 
 type Rows = Vec<(u64, (Rule, Slots))>;
@@ -173,6 +181,9 @@ impl Function<'_> {
         let outer = frames.len().saturating_sub(self.prolog.own + 1);
         for (address, rule) in (start..).step_by(4).zip(frames.iter().skip(outer)) {
             push(&mut rules.rows, address, *rule);
+        }
+        if self.prolog.steps.contains(&Step::Part) && loses_registers(&rules.rows) {
+            rules.has_lost_registers = true;
         }
         match &self.epilogs {
             Epilogs::One(epilog) => {
@@ -213,6 +224,9 @@ impl Function<'_> {
         let own_end = steps.map_or(self.length, |steps| self.length.min(epilog.saturating_add(length(steps))));
         let (first, end) = (start.saturating_add(epilog), start.saturating_add(own_end));
         match steps.and_then(|steps| Ok((self::frames(steps)?, steps.own))) {
+            // An epilog that does not undo what the prolog did, of which the record does not say that it ends either: MSVC writes such of code
+            // that goes on without a return.
+            Ok((frames, _)) if steps.is_ok_and(|steps| !steps.is_ended) && is_of_another_depth(&frames, body) => {}
             Ok((frames, own)) => {
                 let outer = frames.len().saturating_sub(own + 1);
                 // Before its first instruction the whole frame is there, before its last nothing of its own.
@@ -230,6 +244,18 @@ impl Function<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether some rule does not tell where a register is.
+fn loses_registers(rows: &Rows) -> bool {
+    let machine = Arch::Aarch64.machine();
+    let is_lost = |slots: &Slots, register: u8| slots.of_machine(machine, register) == Some(Saved::Unknown);
+    rows.iter().any(|(_, (_, slots))| machine.slot_registers.iter().any(|register| is_lost(slots, *register)))
+}
+
+/// Whether the frame before the first instruction of an epilog has another size than the body's.
+fn is_of_another_depth(epilog: &[(Rule, Slots)], (body, _): (Rule, Slots)) -> bool {
+    epilog.last().is_some_and(|(whole, _)| whole.kind() == body.kind() && whole.offset() != body.offset())
 }
 
 /// Appends a rule; those before the last one's address are of epilogs that lie over each other, of which the first counts.
@@ -265,24 +291,34 @@ struct Frame {
     last_pair: Option<(Option<u8>, i64)>,
     /// The stack begins with all registers of what was interrupted.
     is_context: bool,
+    /// The frame pointer tells the CFA, and the code behind it may have moved the stack pointer without a word. (MSVC, where a part of a function
+    /// saves registers that the rest leaves alone)
+    is_depth_lost: bool,
     steps: usize,
 }
 
 impl Frame {
     fn new(machine: &Machine) -> Self {
-        Self { layout: Layout::entry(machine), depth: 0, last_pair: None, is_context: false, steps: 0 }
+        Self {
+            layout: Layout::entry(machine),
+            depth: 0,
+            last_pair: None,
+            is_context: false,
+            is_depth_lost: false,
+            steps: 0,
+        }
     }
 
     fn apply(&mut self, step: Step) -> Result<(), &'static str> {
         let is_first = self.steps == 0;
-        self.steps += 1;
+        self.steps += usize::from(step != Step::Part);
         match step {
             Step::None => {}
             Step::Allocate(bytes) => self.depth += bytes,
-            Step::Save { first, second, at } => self.save(first, second, at - self.depth),
+            Step::Save { first, second, at } => self.save(first, second, at - self.depth)?,
             Step::SaveBelow { first, second, bytes } => {
                 self.depth += bytes;
-                self.save(first, second, -self.depth);
+                self.save(first, second, -self.depth)?;
             }
             Step::SaveNext => {
                 const NO_PAIR: &str = "exception directory: a pair of registers after none";
@@ -291,13 +327,17 @@ impl Frame {
                 if first.is_some_and(|first| first >= FP) {
                     return Err(NO_PAIR);
                 }
-                self.save(first, first.map(|first| first + 1), at + 16);
+                self.save(first, first.map(|first| first + 1), at + 16)?;
                 self.last_pair = Some((first, at + 16));
+            }
+            Step::SetFrame(_) if self.is_depth_lost => {
+                return Err("exception directory: a second frame pointer of one function");
             }
             Step::SetFrame(bytes) => {
                 self.layout.base = FP;
                 self.layout.cfa = self.depth - bytes;
             }
+            Step::Part => self.is_depth_lost |= self.layout.base == FP,
             Step::Sign => self.layout.is_signed = true,
             Step::MachineFrame if is_first => {
                 self.layout.is_machine_frame = true;
@@ -320,15 +360,21 @@ impl Frame {
         Ok(())
     }
 
-    fn save(&mut self, first: Option<u8>, second: Option<u8>, at: i64) {
+    fn save(&mut self, first: Option<u8>, second: Option<u8>, at: i64) -> Result<(), &'static str> {
         for (register, at) in [(first, at), (second, at + 8)] {
             match register {
+                Some(LINK) if self.is_depth_lost => {
+                    return Err(
+                        "exception directory: a return address stored below a stack pointer that nothing tells",
+                    );
+                }
                 Some(LINK) => self.layout.return_address = Place::AtCfa(at),
-                Some(register) => self.layout.save(register, at),
+                Some(register) => self.layout.save(register, if self.is_depth_lost { UNTOLD } else { at }),
                 None => {}
             }
         }
         self.last_pair = Some((first, at));
+        Ok(())
     }
 
     fn rule(&self, machine: &'static Machine) -> Result<(Rule, Slots), &'static str> {
