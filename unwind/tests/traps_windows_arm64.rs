@@ -118,6 +118,91 @@ fn t5_what_follows_end_c_was_done_elsewhere() {
     check(&record(false, 0, &[], &[0x01, 0xe5, 0x83, 0xe4]), &[(0, framed), (1, more)]);
 }
 
+/// As MSVC makes it where a part of a function saves registers that the rest leaves alone: between the two it moves the stack pointer, and no code tells that.
+#[test]
+fn t5_what_a_part_saves_behind_a_frame_pointer_is_not_counted_from_it() {
+    let slots_of = |codes: &[u8]| {
+        let compiled = record(false, 0, &[], codes);
+        assert_eq!(compiled.report.unsupported_count, 0, "{codes:x?}: {:?}", compiled.report);
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        let slots = table.slots(Rva(0x1000 + 8)).expect("slots");
+        let saved = [19, 20, 21].map(|register| slots.of(Arch::Aarch64, register).expect("a slot"));
+        (saved, compiled)
+    };
+    // stp x29, lr, [sp, #-80]!; mov x29, sp; sub sp, sp, #16. In the part: stp x19, x20, [sp, #160].
+    let (saved, compiled) = slots_of(&[0xc8, 0x14, 0xe5, 0x01, 0xe1, 0x89, 0xe4]);
+    assert_eq!(saved, [Saved::Unknown, Saved::Unknown, Saved::Same]);
+    check(&compiled, &[(0, "CFA = x29+80; RA = [CFA-72]; x29 = [CFA-80]")]);
+    let lost = &compiled.report.unknown_register_reasons;
+    assert_eq!(lost.values().sum::<usize>(), 1, "{lost:?}");
+    // What the function itself saves behind its frame pointer is where the codes say, as nothing lies between.
+    let (saved, compiled) = slots_of(&[0xc8, 0x02, 0x04, 0xe1, 0x89, 0xe4]);
+    assert_eq!(saved, [Saved::Same; 3]);
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    let slots = table.slots(Rva(0x1000 + 16)).expect("slots");
+    assert_eq!(slots.of(Arch::Aarch64, 19), Some(Saved::At(-16)));
+    // Without a frame pointer the stack pointer tells the CFA, and the place with it.
+    let (saved, _) = slots_of(&[0xc8, 0x02, 0xe5, 0x01, 0x89, 0xe4]);
+    assert_eq!(saved, [Saved::At(-10), Saved::At(-9), Saved::Same]);
+    let link = [0xd6, 0x00, 0xe5, 0xe1, 0x89, 0xe4];
+    check_refused(
+        &record(false, 0, &[], &link),
+        "exception directory: a return address stored below a stack pointer that nothing tells",
+    );
+    check_refused(
+        &record(false, 0, &[], &[0xe1, 0xe5, 0xe1, 0x89, 0xe4]),
+        "exception directory: a second frame pointer of one function",
+    );
+}
+
+/// As MSVC writes it of code that goes on in another part: the epilog ends with its record, and undoes less than there is.
+#[test]
+fn t5_an_epilog_without_an_end_that_contradicts_the_prolog_is_none() {
+    // stp x19, x20, [sp, #-48]!; str lr, [sp, #16]. The codes of the epilog are the last ones: ldp x19, x20, [sp]; nop; nop.
+    let framed = "CFA = sp+48; RA = [CFA-32]";
+    let begun = [(0, LEAF), (1, "CFA = sp+48; RA = x30"), (2, framed)];
+    let contradicting = [0xd2, 0xc2, 0x26, 0xe4, 0xc8, 0x00, 0xe3, 0xe3];
+    check(&record(false, 1, &[(8, 4)], &contradicting), &begun);
+    // One that undoes all of it is believed, with an end or without.
+    let whole = [0xe3, 0xe3, 0xe3, 0xe3, 0xe3, 0xd2, 0xc2, 0x26];
+    let epilog = [(8, framed), (9, "CFA = sp+48; RA = x30"), (10, LEAF)];
+    let compiled = record(false, 1, &[(8, 5)], &whole);
+    let table = Table::open(&compiled.bytes).expect("our own table");
+    for (at, expected) in epilog {
+        let rule = table.rule(Rva(0x1000 + 4 * at)).map(|rule| rule.display(Arch::Aarch64).to_string());
+        assert_eq!(rule.as_deref(), Some(expected), "{at}");
+    }
+}
+
+#[test]
+fn t5_code_of_another_processor_has_no_rules_and_is_told() {
+    let code = [0x1f, 0x20, 0x03, 0xd5].repeat(LENGTH as usize);
+    // sub sp, sp, #16 for the first half; x64 code behind it.
+    let pdata = [0x1000, 1 | LENGTH / 2 << 2 | 1 << 23].map(u32::to_le_bytes).concat();
+    let middle = CODE + code.len() as u64 / 2;
+    let end = CODE + code.len() as u64;
+    let id = cfi::debug_id();
+    let compiled = compile(&Input {
+        arch: Arch::Aarch64,
+        image_base: Svma(BASE),
+        text: &[CODE..end],
+        pdata: Some((PDATA, &pdata)),
+        foreign: &[middle..end],
+        loaded: &[(CODE, &code), (PDATA, &pdata)],
+        code: &[(CODE, &code)],
+        ..cfi::empty_input(&id)
+    })
+    .expect("a table");
+    let report = &compiled.report;
+    assert_eq!((report.covered_bytes, report.unsupported_count), (u64::from(LENGTH) * 2, 1), "{report:?}");
+    let told = report.unsupported.first().expect("a range");
+    assert_eq!(
+        (&told.range, told.reason.starts_with("code of the other processor")),
+        (&(middle..end), true),
+        "{told:?}"
+    );
+}
+
 #[test]
 fn t5_save_next_is_about_the_pair_after_the_last() {
     // stp x19, x20, [sp, #-32]!; stp x21, x22, [sp, #16]; then the next of a pair of vector registers, which has no slot.

@@ -28,7 +28,10 @@ pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
     let Compiler { pieces, rules, .. } = compiler;
     let may_be_synchronous = match input.arch {
         Arch::Aarch64 | Arch::Riscv64 | Arch::Arm | Arch::Mips32 | Arch::Mips32Little => true,
-        Arch::X86_64 => input.has_compact_unwind() || are_mostly_silent(pieces),
+        // Registers that only Windows' functions keep have no place in what is followed.
+        Arch::X86_64 => {
+            input.has_compact_unwind() || (input.convention_registers().is_empty() && are_mostly_silent(pieces))
+        }
         _ => false,
     };
     if !may_be_synchronous {

@@ -23,6 +23,8 @@ use crate::rule::{Rule, RuleSource, Slots};
 
 /// Turns for each byte of code that nothing speaks for: an instruction is read once, and met a few times.
 const TURNS_PER_BYTE: u64 = 48;
+/// And for all of it, which is minutes: functions that go on in each other cost many times what they are long.
+const MOST_TURNS: u64 = 1 << 28;
 /// What a function costs before its first instruction.
 const TURNS_TO_BEGIN: u64 = 32;
 /// Other code is looked through for calls if it is no larger than so many times the code that nothing speaks for.
@@ -109,7 +111,7 @@ pub(super) struct Search<'s, 'i> {
 
 impl<'s, 'i> Search<'s, 'i> {
     pub(super) fn new(code: &'s Code<'s, 'i>, rules: &'s mut Rules, programs: &'s mut Programs) -> Self {
-        let turns = code.bytes().saturating_mul(TURNS_PER_BYTE);
+        let turns = code.bytes().saturating_mul(TURNS_PER_BYTE).min(MOST_TURNS);
         Self {
             code,
             starts: BTreeMap::new(),
