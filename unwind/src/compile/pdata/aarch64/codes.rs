@@ -33,14 +33,12 @@ pub(super) enum Step {
     Context,
     /// What the frame leads to is no return address.
     ClearCall,
-    /// Here another part of the function begins, with code between that no unwind code speaks of.
-    Part,
 }
 
 impl Step {
-    /// Whether it says what the stack is like where code begins, and stands for no instruction.
+    /// Whether it says what the stack is like when the code is entered, and stands for no instruction.
     pub(super) fn is_of_entry(self) -> bool {
-        matches!(self, Self::MachineFrame | Self::Context | Self::ClearCall | Self::Part)
+        matches!(self, Self::MachineFrame | Self::Context | Self::ClearCall)
     }
 }
 
@@ -57,7 +55,6 @@ pub(super) fn steps(codes: &[u8], index: usize, budget: &mut usize) -> Result<St
             [END, ..] => break true,
             [END_OF_PART, more @ ..] => {
                 own.get_or_insert(instructions(&steps));
-                steps.push(Step::Part);
                 rest = more;
             }
             _ => {
@@ -67,10 +64,10 @@ pub(super) fn steps(codes: &[u8], index: usize, budget: &mut usize) -> Result<St
             }
         }
     };
-    let own = own.unwrap_or_else(|| instructions(&steps));
+    let (is_part, own) = (own.is_some(), own.unwrap_or_else(|| instructions(&steps)));
     // The last instruction stands first.
     steps.reverse();
-    Ok(Steps { steps, own, is_ended })
+    Ok(Steps { steps, own, is_part, is_ended })
 }
 
 fn instructions(steps: &[Step]) -> usize {

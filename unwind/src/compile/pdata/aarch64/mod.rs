@@ -32,6 +32,8 @@ struct Steps {
     steps: Vec<Step>,
     /// How many instructions of them are its own.
     own: usize,
+    /// Whether there are others: between those of one part and of the next lies code that nothing speaks of.
+    is_part: bool,
     /// Whether the code for the end stands behind them, and not the end of the record.
     is_ended: bool,
 }
@@ -182,7 +184,7 @@ impl Function<'_> {
         for (address, rule) in (start..).step_by(4).zip(frames.iter().skip(outer)) {
             push(&mut rules.rows, address, *rule);
         }
-        if self.prolog.steps.contains(&Step::Part) && loses_registers(&rules.rows) {
+        if self.prolog.is_part && loses_registers(&rules.rows) {
             rules.has_lost_registers = true;
         }
         match &self.epilogs {
@@ -270,7 +272,7 @@ fn push(rules: &mut Rows, address: u64, rule: (Rule, Slots)) {
 /// The rules before the first instruction, between instructions, and after the last.
 fn frames(steps: &Steps) -> Result<Vec<(Rule, Slots)>, &'static str> {
     let machine = Arch::Aarch64.machine();
-    let mut frame = Frame::new(machine);
+    let mut frame = Frame::new(machine, steps.is_part);
     let mut rules = Vec::new();
     for step in &steps.steps {
         if !step.is_of_entry() {
@@ -291,19 +293,22 @@ struct Frame {
     last_pair: Option<(Option<u8>, i64)>,
     /// The stack begins with all registers of what was interrupted.
     is_context: bool,
-    /// The frame pointer tells the CFA, and the code behind it may have moved the stack pointer without a word. (MSVC, where a part of a function
+    /// Whether the steps are of several parts of a function.
+    is_part: bool,
+    /// The frame pointer tells the CFA, and code behind it may have moved the stack pointer without a word. (MSVC, where a part of a function
     /// saves registers that the rest leaves alone)
     is_depth_lost: bool,
     steps: usize,
 }
 
 impl Frame {
-    fn new(machine: &Machine) -> Self {
+    fn new(machine: &Machine, is_part: bool) -> Self {
         Self {
             layout: Layout::entry(machine),
             depth: 0,
             last_pair: None,
             is_context: false,
+            is_part,
             is_depth_lost: false,
             steps: 0,
         }
@@ -311,7 +316,7 @@ impl Frame {
 
     fn apply(&mut self, step: Step) -> Result<(), &'static str> {
         let is_first = self.steps == 0;
-        self.steps += usize::from(step != Step::Part);
+        self.steps += 1;
         match step {
             Step::None => {}
             Step::Allocate(bytes) => self.depth += bytes,
@@ -336,8 +341,8 @@ impl Frame {
             Step::SetFrame(bytes) => {
                 self.layout.base = FP;
                 self.layout.cfa = self.depth - bytes;
+                self.is_depth_lost = self.is_part;
             }
-            Step::Part => self.is_depth_lost |= self.layout.base == FP,
             Step::Sign => self.layout.is_signed = true,
             Step::MachineFrame if is_first => {
                 self.layout.is_machine_frame = true;

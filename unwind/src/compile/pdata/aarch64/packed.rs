@@ -29,7 +29,7 @@ pub(super) fn function(data: u32, is_fragment: bool) -> Result<Function<'static>
     if locals < 0 {
         return Err("exception directory: packed data with a frame smaller than what is saved in it");
     }
-    let mut steps = Steps { steps: Vec::new(), own: 0, is_ended: true };
+    let mut steps = Steps { steps: Vec::new(), own: 0, is_part: is_fragment, is_ended: true };
     let has_record = kind == RECORD || kind == SIGNED_RECORD;
     let mut add = |step: Step| steps.steps.push(step);
     if kind == SIGNED_RECORD {
@@ -98,7 +98,7 @@ pub(super) fn function(data: u32, is_fragment: bool) -> Result<Function<'static>
     steps.own = steps.steps.len();
     let undone = steps.steps.iter().enumerate().filter(|(at, _)| !skipped.contains(at)).map(|(_, step)| *step);
     let undone: Vec<Step> = undone.collect();
-    let epilog = Steps { own: undone.len(), steps: undone, is_ended: true };
+    let epilog = Steps { own: undone.len(), steps: undone, is_part: false, is_ended: true };
     let bytes = INSTRUCTION * (epilog.own as u64 + 1);
     let start = length.checked_sub(bytes).ok_or("exception directory: an epilog longer than its function")?;
     Ok(Function { length, prolog: steps, epilogs: Epilogs::One(Some((start, epilog))) })
