@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::inputs::{build, tool};
+use symseal_artifact::ObjectFile;
 use symseal_bundle::{Bundle, FileRole, LayoutDir};
 use symseal_module::Rva;
-use symseal_unwind::{Kind, RuleSource, Table};
+use symseal_unwind::compile::{Input, compile};
+use symseal_unwind::{Arch, Kind, RuleSource, Table};
 
 const PROGRAM: &str = r#"package main
 
@@ -20,10 +22,12 @@ func main() {
 }
 "#;
 
-/// Systems and processors on which Go writes nothing but its own table and DWARF.
-const TARGETS: [(&str, &str); 7] = [
+/// Systems and processors on which Go writes nothing but its own table and DWARF; and the one of which it also writes an exception directory, that knows of one
+/// frame for all of a function.
+const TARGETS: [(&str, &str); 8] = [
     ("darwin", "amd64"),
     ("darwin", "arm64"),
+    ("windows", "amd64"),
     ("windows", "arm64"),
     ("linux", "386"),
     ("linux", "riscv64"),
@@ -58,14 +62,31 @@ fn table_of(program: PathBuf) -> Vec<u8> {
     bundle.read(module.file(FileRole::UnwindTable).unwrap()).unwrap()
 }
 
+/// The table of what the call frame information of a program says, and nothing else.
+fn of_debug_frame(program: &Path, arch: Arch) -> Vec<u8> {
+    let bytes = std::fs::read(program).unwrap();
+    let object = ObjectFile::parse(&bytes).unwrap();
+    let (inputs, id) = (object.unwind_inputs(), object.debug_id().unwrap());
+    let frame = inputs.debug_frame.as_ref().unwrap();
+    let input = Input {
+        image_base: inputs.image_base,
+        text: &inputs.text,
+        debug_frame: Some((frame.svma, &frame.bytes)),
+        ..Input::of(arch, id)
+    };
+    compile(&input).unwrap().bytes
+}
+
 #[test]
 fn stripped_programs_of_every_system_have_the_rules_of_their_call_frame_information() {
     let Some(go) = tool("go") else { return };
     let dir = tempfile::tempdir().unwrap();
     for target in TARGETS {
         let (whole, stripped) = (program(&go, dir.path(), target, ""), program(&go, dir.path(), target, "-s -w"));
-        let (whole, stripped) = (table_of(whole), table_of(stripped));
-        let (expected, found) = (Table::open(&whole).unwrap(), Table::open(&stripped).unwrap());
+        let stripped = table_of(stripped);
+        let found = Table::open(&stripped).unwrap();
+        let whole = of_debug_frame(&whole, found.arch());
+        let expected = Table::open(&whole).unwrap();
         assert_eq!(found.verify(), Ok(()));
         assert_eq!(expected.text_start(), found.text_start(), "the same code");
         let (mut compared, mut missing, mut changing, mut differing) = (0, 0, 0, Vec::new());
@@ -115,15 +136,50 @@ fn of_go(table: &[u8], step: usize) -> (usize, usize) {
     of_go.fold((0, 0), |(all, ends), rule| (all + 1, ends + usize::from(rule.kind() == Some(Kind::End))))
 }
 
-/// Reproducible builds leave the id empty (`-buildid=`), and in Windows programs no section is called after the table.
+/// Reproducible builds leave the id empty (`-buildid=`), others the record of the build, and in Windows programs no section is called after the table.
 #[test]
-fn the_table_of_a_windows_program_is_found_without_a_build_id() {
+fn the_table_of_a_windows_program_is_found_without_a_build_id_or_a_record_of_the_build() {
+    const RECORD: &[u8] = b"\xff Go buildinf:";
     let Some(go) = tool("go") else { return };
     let dir = tempfile::tempdir().unwrap();
     for (target, step) in [(("windows", "amd64"), 1), (("windows", "arm64"), 4)] {
         let [with_id, without] = ["-s -w", "-s -w -buildid="].map(|linker| program(&go, dir.path(), target, linker));
         let expected = of_go(&table_of(with_id), step);
         assert!(expected.0 > 10_000 && expected.1 > 0, "{target:?}: {expected:?}");
+        assert_eq!(of_go(&table_of(without.clone()), step), expected, "{target:?}");
+        let mut bytes = std::fs::read(&without).unwrap();
+        let mut records = 0;
+        while let Some(at) = bytes.windows(RECORD.len()).position(|window| window == RECORD) {
+            bytes[at..at + RECORD.len()].fill(0);
+            records += 1;
+        }
+        assert!(records > 0, "{target:?}");
+        std::fs::write(&without, &bytes).unwrap();
         assert_eq!(of_go(&table_of(without), step), expected, "{target:?}");
     }
+}
+
+/// A Windows program that holds the file of one in Go, at the addresses that this has in its own process: the table is not of the code around it.
+#[test]
+fn the_table_of_a_program_that_another_one_holds_says_nothing_of_that_one() {
+    let (Some(go), Some(gcc)) = (tool("go"), tool("x86_64-w64-mingw32-gcc")) else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let held = program(&go, dir.path(), ("windows", "amd64"), "-s -w");
+    std::fs::write(dir.path().join("held.S"), format!(".data\n.p2align 12\n.incbin \"{}\"\n", held.display())).unwrap();
+    let functions: String = (0..20_000).map(|at| format!("int f{at}(int *x) {{ return g(x) + {at}; }}\n")).collect();
+    let main =
+        format!("int g(int *x);\n{functions}int main(void) {{ return f0(0); }}\nint g(int *x) {{ return x != 0; }}\n");
+    std::fs::write(dir.path().join("around.c"), main).unwrap();
+    let built = Command::new(gcc)
+        .args(["-O1", "-s", "-o", "around.exe", "around.c", "held.S"])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let (around, go) = (table_of(dir.path().join("around.exe")), table_of(held));
+    let [around, go] = [&around, &go].map(|bytes| Table::open(bytes).unwrap());
+    assert!(around.text_end().0 > go.text_start().0 + 0x40000, "the addresses are the same");
+    let of_go = |at: &u64| around.rule(Rva(*at)).is_some_and(|rule| rule.source() == Some(RuleSource::GoPclntab));
+    let found = (around.text_start().0..around.text_end().0).find(of_go);
+    assert_eq!(found, None, "{found:x?}");
 }

@@ -1,9 +1,9 @@
 //! The known traps of call frame information: what a table cannot express, expressions, and damage.
 
 use crate::cfi;
-use crate::cfi::{AT_ENTRY, EhFrame, Process, Words, advance, at, cfa_offset};
+use crate::cfi::{AT_ENTRY, EhFrame, Process, Words, advance, at, cfa_offset, saved};
 use crate::traps::{SP, end, registers};
-use symseal_module::{Avma, StopReason, UnwindMethod};
+use symseal_module::{Avma, Rva, StopReason, UnwindMethod};
 use symseal_unwind::compile::{Input, compile};
 use symseal_unwind::{Arch, Registers, Table};
 
@@ -268,4 +268,33 @@ fn rule_at(table: &[u8], rva: u64) -> String {
     let rule = Table::open(table).expect("a table").rule(symseal_module::Rva(rva)).expect("code");
     let told = rule.display(Arch::X86_64).to_string();
     told.split(';').next().unwrap_or_default().to_owned()
+}
+
+/// As GCC writes it for macOS, where a file need not have compact unwind information beside it.
+#[test]
+fn t5_where_no_entry_takes_its_frame_down_the_instructions_say_where_that_is_done() {
+    // push rbp; mov rbp, rsp; push rbx; nop; pop rbx; pop rbp; ret
+    let code = [0x55, 0x48, 0x89, 0xe5, 0x53, 0x90, 0x5b, 0x5d, 0xc3];
+    let made = [advance(1), cfa_offset(16), saved(6, 2), advance(3), vec![0x0d, 6], advance(1), saved(3, 3)];
+    let rules = |others: &[Vec<u8>]| {
+        let mut section = EhFrame::new("zR", AT_ENTRY);
+        section.fde(0x1000, 9, &made);
+        for at in 1..4 {
+            section.fde(0x1000 + 0x20 * at, 9, others);
+        }
+        let compiled = section.compile_with(&[(0x1000, &code)]);
+        let table = Table::open(&compiled.bytes).expect("our own table");
+        table.verify().expect("our own table");
+        let rule = |at: u64| table.rule(Rva(at)).map(|rule| rule.display(Arch::X86_64).to_string()).expect("a rule");
+        [0x1000, 0x1001, 0x1004, 0x1006, 0x1007, 0x1008].map(rule)
+    };
+    let (entry, pushed, framed) = (
+        "CFA = rsp+8; RA = [CFA-8]",
+        "CFA = rsp+16; RA = [CFA-8]; rbp = [CFA-16]",
+        "CFA = rbp+16; RA = [CFA-8]; rbp = [CFA-16]",
+    );
+    assert_eq!(rules(&made), [entry, pushed, framed, framed, framed, entry]);
+    // Where other entries do, one that does not is of a function that ends otherwise.
+    let whole = [&made[..], &[advance(3), vec![0x0c, 7, 8]]].concat();
+    assert_eq!(rules(&whole), [entry, pushed, framed, framed, framed, framed]);
 }
