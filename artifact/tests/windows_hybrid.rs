@@ -112,14 +112,23 @@ fn functions_of_an_arm64ec_image_without_its_pdb_start_where_its_metadata_says()
     assert_eq!(printed.len(), 4, "{text}");
     assert!(printed.is_subset(&starts), "{printed:x?} in {starts:x?}");
     // All of them lie in code of the map.
-    let map: Vec<(u64, u64)> = text
-        .lines()
-        .filter(|line| line.ends_with("ARM64EC") || line.ends_with("X64"))
-        .filter_map(|line| line.trim().split_once(" - "))
-        .map(|(start, rest)| (start, rest.split(' ').next().expect("an end")))
-        .map(|(start, end)| [start, end].map(|text| u64::from_str_radix(&text[2..], 16).expect("an address")).into())
-        .collect();
+    let mapped = |kind: &str| -> Vec<(u64, u64)> {
+        let lines = text.lines().filter(|line| line.ends_with(kind)).filter_map(|line| line.trim().split_once(" - "));
+        let ends = lines.map(|(start, rest)| (start, rest.split(' ').next().expect("an end")));
+        ends.map(|(start, end)| {
+            [start, end].map(|text| u64::from_str_radix(&text[2..], 16).expect("an address")).into()
+        })
+        .collect()
+    };
+    let map = [mapped(" ARM64EC"), mapped(" X64")].concat();
     assert_eq!(map.len(), 2, "{text}");
+    // The header names x64: the rest has no rules in a table for it.
+    let object = ObjectFile::parse(&dll).expect("a PE");
+    let inputs = object.unwind_inputs();
+    let base = inputs.image_base.0;
+    let foreign: Vec<(u64, u64)> = inputs.foreign.iter().map(|range| (range.start - base, range.end - base)).collect();
+    assert_eq!(foreign, mapped(" ARM64EC"));
+    assert!(inputs.pdata.is_some());
     assert!(
         starts.iter().all(|rva| map.iter().any(|(start, end)| (start..end).contains(&rva))),
         "{starts:x?} {map:x?}"
