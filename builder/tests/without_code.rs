@@ -211,6 +211,14 @@ fn a_kernel_module_whose_code_is_in_sections_of_its_functions_is_a_binary() {
     let [module] = found.modules.as_slice() else { panic!("{found:#?}") };
     assert_eq!(module.binary.as_deref(), Some(text(&at("widget.ko"))), "{module:#?}");
     assert!(found.is_complete() && module.functions["dwarf"] == 3, "{found:#?}");
+    // As distributions pack them.
+    for (packer, suffix) in [("gzip", "gz"), ("xz", "xz"), ("zstd", "zst")] {
+        let Some(packer) = tool(packer) else { continue };
+        run(&packer, &["-k", text(&at("widget.ko"))]);
+        let packed = report(&[at(&format!("widget.ko.{suffix}"))]);
+        let [unpacked] = packed.modules.as_slice() else { panic!("{packed:#?}") };
+        assert_eq!((&unpacked.debug_id, &unpacked.functions), (&module.debug_id, &module.functions), "{suffix}");
+    }
     // Its debug file has the headers of these sections, and no bytes.
     run(&objcopy, &["--only-keep-debug", text(&at("widget.ko")), text(&at("widget.ko.debug"))]);
     run(&objcopy, &["--strip-debug", text(&at("widget.ko")), text(&at("shipped.ko"))]);
