@@ -30,7 +30,7 @@ pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
         Arch::Aarch64 | Arch::Riscv64 | Arch::Arm | Arch::Mips32 | Arch::Mips32Little => true,
         // Registers that only Windows' functions keep have no place in what is followed.
         Arch::X86_64 => {
-            input.has_compact_unwind() || (input.convention_registers().is_empty() && are_mostly_silent(pieces))
+            input.has_compact_unwind() || (input.convention_registers().is_empty() && are_mostly_silent(pieces, rules))
         }
         _ => false,
     };
@@ -59,19 +59,23 @@ pub(super) fn complete(input: &Input<'_>, compiler: &mut Compiler<'_>) {
 /// Entries that are looked at to tell whether a module's are of this kind.
 const ASKED: usize = 1024;
 
-/// Whether most entries that make a frame never take it down. Of others such functions end without a return.
-fn are_mostly_silent(pieces: &[Piece]) -> bool {
+/// Whether most entries that make a frame never take it down: the CFA of their first rule does not come back. (GCC does not say which registers have their
+/// caller's values again.) Of other modules such functions end without a return.
+fn are_mostly_silent(pieces: &[Piece], rules: &Rules) -> bool {
     let entries = pieces.chunk_by(|one, next| one.origin == next.origin && one.end() == next.start());
-    let is_cfi = |entry: &&[Piece]| {
-        matches!(
-            entry.first().and_then(|piece| piece.origin.kind()),
-            Some(SourceKind::EhFrame | SourceKind::DebugFrame)
-        )
+    let is_call_frame_information = |entry: &&[Piece]| {
+        let kind = entry.first().and_then(|piece| piece.origin.kind());
+        matches!(kind, Some(SourceKind::EhFrame | SourceKind::DebugFrame))
+    };
+    let cfa = |piece: &Piece| {
+        let (rule, _) = rules.of(piece.rule);
+        (rule.kind(), rule.offset())
     };
     let (mut silent, mut all) = (0_usize, 0_usize);
-    for entry in entries.filter(is_cfi).filter(|entry| entry.len() > 1).take(ASKED) {
+    for entry in entries.filter(is_call_frame_information).filter(|entry| entry.len() > 1).take(ASKED) {
+        let Some((first, later)) = entry.split_first() else { continue };
         all += 1;
-        silent += usize::from(is_silent(entry));
+        silent += usize::from(later.iter().all(|piece| cfa(piece) != cfa(first)));
     }
     silent * 2 > all
 }
