@@ -33,6 +33,7 @@ mod split;
 mod split_contents;
 mod split_fit;
 mod survey;
+mod tables;
 mod told;
 mod unit;
 mod unit_header;

@@ -82,6 +82,7 @@ pub(crate) fn read<'s>(
     work: &mut Work,
 ) -> Described<'s> {
     let headers = dwarf.units(work);
+    dwarf.look_at_range_lists(&headers, work);
     let passes = passes(&headers);
     read_passes(dwarf, headers, code, &passes, threads, work)
 }

@@ -138,17 +138,22 @@ fn parts_of_debug_information_that_are_lost_fail_a_strict_build() {
     let at = |name: &str| dir.path().join(name);
     // Which section, what stays of it and what comes behind that, and what is lost then.
     for (section, kept, behind, lost) in [
-        ("str", 0.5, 0, "name outside the strings"),
-        ("line_str", 0.1, 0, "name outside the strings"),
-        ("rnglists", 0.2, 0, "damaged range list"),
-        ("info", 0.6, 0xff, "rest of a unit, behind a damaged entry"),
+        ("str", 0.5, None, "name outside the strings"),
+        ("line_str", 0.1, None, "name outside the strings"),
+        ("rnglists", 0.2, None, "damaged range list"),
+        ("info", 0.6, Some(0xff), "rest of a unit, behind a damaged entry"),
+        // An interrupted copy leaves zeros.
+        ("info", 0.6, Some(0), "unit that ends before its stated length"),
+        ("line_str", 0.0, Some(0), "name outside the strings"),
+        ("rnglists", 0.0, Some(0), "damaged table of range lists"),
+        ("line", 0.9, Some(0xff), "line table whose last sequence has no end"),
     ] {
         let dump = format!("--dump-section=.debug_{section}={}", text(&at(section)));
         run(&objcopy, &[&dump, text(&whole), "/dev/null"]);
         let mut bytes = std::fs::read(at(section)).unwrap();
         let size = bytes.len();
         bytes.truncate((size as f64 * kept) as usize);
-        if behind != 0 {
+        if let Some(behind) = behind {
             bytes.resize(size, behind);
         }
         std::fs::write(at(section), bytes).unwrap();
@@ -160,6 +165,55 @@ fn parts_of_debug_information_that_are_lost_fail_a_strict_build() {
         assert!(module.skipped.get(lost).is_some_and(|times| *times > 0), "{section}: {:?}", module.skipped);
         assert!(module.damaged_units() > 0);
         assert!(matches!(builder(&[at(&name)]).strict(true).report(), Err(BuildError::Strict { .. })), "{section}");
+    }
+}
+
+#[test]
+fn addresses_that_are_lost_fail_a_strict_build_and_those_of_dropped_functions_do_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(clang), Some(objcopy), Some(_)) = (tool("clang"), tool("objcopy"), tool("ld.lld")) else { return };
+    let options = [
+        "-gdwarf-5",
+        "-O2",
+        "-fuse-ld=lld",
+        "-ffunction-sections",
+        "-fvisibility=hidden",
+        "-Wl,--gc-sections,--build-id",
+    ];
+    let source = "__attribute__((visibility(\"default\"))) int kept(int x) { return x * 3; }
+__attribute__((visibility(\"default\"))) int other(int x) { return x / 7; }
+__attribute__((visibility(\"default\"))) int third(int x) { return x % 9; }";
+    let dropped = compile(
+        &clang,
+        dir.path(),
+        "dropped.so",
+        &format!("{source}\nint dropped(int x) {{ return x + 1; }}"),
+        &options,
+    );
+    let found = report(std::slice::from_ref(&dropped));
+    assert!(found.is_complete(), "{found:#?}");
+    let whole = compile(&clang, dir.path(), "whole.so", source, &options);
+    assert!(report(std::slice::from_ref(&whole)).is_complete());
+    let at = |name: &str| dir.path().join(name);
+    run(&objcopy, &[&format!("--dump-section=.debug_addr={}", text(&at("addr"))), text(&whole), "/dev/null"]);
+    let bytes = std::fs::read(at("addr")).unwrap();
+    for (kept, fill, lost) in [
+        (bytes.len() - 8, 0xff, "functions whose addresses are not there, beside lines that nothing else has"),
+        (bytes.len() - 8, 0, "functions whose addresses are not there, beside lines that nothing else has"),
+        (0, 0xff, "damaged table of addresses"),
+    ] {
+        let damaged: Vec<u8> =
+            bytes.iter().enumerate().map(|(at, byte)| if at < kept { *byte } else { fill }).collect();
+        std::fs::write(at("addr"), damaged).unwrap();
+        let name = format!("{kept}-{fill}.so");
+        run(
+            &objcopy,
+            &[&format!("--update-section=.debug_addr={}", text(&at("addr"))), text(&whole), text(&at(&name))],
+        );
+        let found = report(&[at(&name)]);
+        let module = module(&found, &name);
+        assert!(module.skipped.contains_key(lost), "{:?}", module.skipped);
+        assert!(matches!(builder(&[at(&name)]).strict(true).report(), Err(BuildError::Strict { .. })), "{lost}");
     }
 }
 
