@@ -124,6 +124,8 @@ impl<'d> PdbReader<'d> {
 
     /// Procedures, lines and inlined calls of every module; `text` is the code of the image.
     pub(crate) fn read(&mut self, image_base: Svma, text: &Text, work: &mut Work) -> Described<'static> {
+        // DWARF beside it may have some that were dropped.
+        let before = work.skipped.remove(OUTSIDE_OF_CODE);
         let mut laid = Laid::default();
         let mut functions = Vec::new();
         let mut cross = CrossModule::default();
@@ -154,6 +156,9 @@ impl<'d> PdbReader<'d> {
             && let Some(count) = work.skipped.remove(OUTSIDE_OF_CODE)
         {
             *work.skipped.entry(ALL_OUTSIDE).or_default() += count;
+        }
+        if let Some(count) = before {
+            *work.skipped.entry(OUTSIDE_OF_CODE).or_default() += count;
         }
         let Laid { mut pieces, folded, losers, orphans } = laid;
         pieces.extend(folded);
