@@ -18,6 +18,7 @@ mod files;
 mod line_files;
 mod line_program;
 mod lines;
+mod lost_addresses;
 mod names;
 mod orphans;
 mod own_lines;

@@ -26,10 +26,6 @@ pub(crate) fn orphans(
     if rows.is_empty() {
         return rows;
     }
-    // The linker drops the lines of a function with it.
-    if entries.has_dropped && !lines.has_dropped {
-        work.skip("functions whose addresses are not there, beside lines that nothing else has");
-    }
     // A unit that says nothing of its code, as compilers write them for several sections in strict DWARF 2, or whose ranges cannot be read, keeps all.
     if let Some(code) = stated_code(unit, text, work) {
         rows = within(&rows, &code);

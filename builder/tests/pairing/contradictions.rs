@@ -168,52 +168,47 @@ fn parts_of_debug_information_that_are_lost_fail_a_strict_build() {
     }
 }
 
+const LOST: &str = "functions whose addresses are not there, beside lines that nothing else has";
+
 #[test]
-fn addresses_that_are_lost_fail_a_strict_build_and_those_of_dropped_functions_do_not() {
+fn addresses_that_are_lost_fail_a_strict_build_and_those_of_folded_functions_do_not() {
     let dir = tempfile::tempdir().unwrap();
     let (Some(clang), Some(objcopy), Some(_)) = (tool("clang"), tool("objcopy"), tool("ld.lld")) else { return };
-    let options = [
-        "-gdwarf-5",
-        "-O2",
-        "-fuse-ld=lld",
-        "-ffunction-sections",
-        "-fvisibility=hidden",
-        "-Wl,--gc-sections,--build-id",
-    ];
-    let source = "__attribute__((visibility(\"default\"))) int kept(int x) { return x * 3; }
-__attribute__((visibility(\"default\"))) int other(int x) { return x / 7; }
-__attribute__((visibility(\"default\"))) int third(int x) { return x % 9; }";
-    let dropped = compile(
-        &clang,
-        dir.path(),
-        "dropped.so",
-        &format!("{source}\nint dropped(int x) {{ return x + 1; }}"),
-        &options,
-    );
-    let found = report(std::slice::from_ref(&dropped));
-    assert!(found.is_complete(), "{found:#?}");
-    let whole = compile(&clang, dir.path(), "whole.so", source, &options);
-    assert!(report(std::slice::from_ref(&whole)).is_complete());
     let at = |name: &str| dir.path().join(name);
-    run(&objcopy, &[&format!("--dump-section=.debug_addr={}", text(&at("addr"))), text(&whole), "/dev/null"]);
-    let bytes = std::fs::read(at("addr")).unwrap();
-    for (kept, fill, lost) in [
-        (bytes.len() - 8, 0xff, "functions whose addresses are not there, beside lines that nothing else has"),
-        (bytes.len() - 8, 0, "functions whose addresses are not there, beside lines that nothing else has"),
-        (0, 0xff, "damaged table of addresses"),
+    let function = |name: &str, times: u32| {
+        format!(
+            "int {name}(int x) {{\n  int y = x * {times};\n  if (y > 7)\n    y = sink(y);\n  return sink(y + x);\n}}\n"
+        )
+    };
+    let sources =
+        ["a", "b", "c", "d", "e", "f", "i", "j", "k", "l"].map(|name| function(name, name.as_bytes()[0].into()));
+    let source = format!("extern int sink(int);\n{}", sources.concat());
+    // Three functions are folded into one. Each of the others has three addresses: its own, and those behind its calls.
+    let folded = format!("{source}{}{}", function("g", 97), function("h", 97));
+    let linked = "-Wl,--build-id,--gc-sections,--icf=all";
+    for (name, source, sections, kept, fill, lost) in [
+        ("one.so", &source, "-fno-function-sections", 27, 0xff, LOST),
+        ("one-zero.so", &source, "-fno-function-sections", 27, 0, LOST),
+        ("each.so", &source, "-ffunction-sections", 3, 0xff, LOST),
+        ("none.so", &source, "-ffunction-sections", -1, 0xff, "damaged table of addresses"),
+        ("folded.so", &folded, "-ffunction-sections", -1, 0xff, "damaged table of addresses"),
     ] {
+        let options = ["-gdwarf-5", "-O1", "-fuse-ld=lld", sections, linked];
+        let whole = compile(&clang, dir.path(), name, source, &options);
+        let found = report(std::slice::from_ref(&whole));
+        assert!(found.is_complete(), "{found:#?}");
+        run(&objcopy, &[&format!("--dump-section=.debug_addr={}", text(&at("addr"))), text(&whole), "/dev/null"]);
+        let bytes = std::fs::read(at("addr")).unwrap();
+        let kept = usize::try_from(8 + 8 * kept).unwrap();
         let damaged: Vec<u8> =
             bytes.iter().enumerate().map(|(at, byte)| if at < kept { *byte } else { fill }).collect();
         std::fs::write(at("addr"), damaged).unwrap();
-        let name = format!("{kept}-{fill}.so");
-        run(
-            &objcopy,
-            &[&format!("--update-section=.debug_addr={}", text(&at("addr"))), text(&whole), text(&at(&name))],
-        );
-        let found = report(&[at(&name)]);
-        let module = module(&found, &name);
-        assert!(module.skipped.contains_key(lost), "{:?}", module.skipped);
-        assert!(matches!(builder(&[at(&name)]).strict(true).report(), Err(BuildError::Strict { .. })), "{lost}");
+        let damaged = at(&format!("damaged-{name}"));
+        run(&objcopy, &[&format!("--update-section=.debug_addr={}", text(&at("addr"))), text(&whole), text(&damaged)]);
+        let found = report(std::slice::from_ref(&damaged));
+        let module = module(&found, &format!("damaged-{name}"));
+        assert!(module.skipped.contains_key(lost), "{name}: {:?}", module.skipped);
+        assert!(matches!(builder(&[damaged]).strict(true).report(), Err(BuildError::Strict { .. })), "{name}");
     }
 }
 
