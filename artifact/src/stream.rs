@@ -96,7 +96,7 @@ pub struct StreamStatistics {
 
 /// Reasons in [`StreamStatistics::skipped`] by which a whole unit or all behind some place in it, a section or a part of one, or the list of units is
 /// missing.
-const DAMAGED_UNITS: [&str; 14] = [
+const DAMAGED_UNITS: [&str; 26] = [
     "damaged unit",
     // What it tells of the functions is wrong.
     "split DWARF of another build of the unit's source",
@@ -108,10 +108,22 @@ const DAMAGED_UNITS: [&str; 14] = [
     "damaged index of a DWARF package (.dwp)",
     "damaged line program",
     "damaged line table header",
+    "line table whose last sequence has no end",
+    "unit that ends before its stated length",
+    "functions whose addresses are not there, beside lines that nothing else has",
+    "damaged table of range lists",
+    "damaged table of addresses",
     "damaged list of modules in a PDB",
     "PDB module whose stream is missing",
     "PDB module whose stream is cut short",
     "rest of a PDB module, behind a damaged symbol",
+    "damaged symbols of a PDB module",
+    "damaged lines of a PDB module",
+    "source file outside of a PDB's lists of files and names",
+    "section headers of a PDB that are not those of its PE file",
+    "function outside of the code, as are all of the PDB",
+    "damaged list of a PDB's ids",
+    "damaged list of a PDB's types",
     "rest of a PDB's public symbols, behind a damaged one",
 ];
 
@@ -195,7 +207,8 @@ pub fn functions_on(
     let mut pdb = with.pdb.map(|pdb| PdbReader::open(pdb, &mut work)).transpose()?;
     if let Some(pdb) = &mut pdb {
         // Compilers for MinGW write DWARF into files whose linker makes a PDB; which one tells more shows in the lines.
-        let from_pdb = pdb.read(binary.image_base(), &mut work);
+        pdb.compare_sections(binary.image_base(), &binary.headers().text_sections(), &mut work);
+        let from_pdb = pdb.read(binary.image_base(), &text, &mut work);
         described = match (described.pieces.is_empty(), from_pdb.pieces.is_empty()) {
             (true, _) => from_pdb,
             (false, true) => described,
@@ -356,7 +369,7 @@ pub fn pdb_functions(file: &PdbFile<'_>) -> Result<FunctionStream, ArtifactError
     let mut pdb = PdbReader::open(file, &mut work)?;
     let text = Text::new(pdb.text());
     let statistics = StreamStatistics { text_bytes: text.bytes(), ..StreamStatistics::default() };
-    let described = pdb.read(Svma(0), &mut work);
+    let described = pdb.read(Svma(0), &text, &mut work);
     let mut symbols = Vec::new();
     pdb.symbols(Svma(0), &text, &mut symbols, &mut work);
     let groups = symbols::groups(symbols, &mut work);

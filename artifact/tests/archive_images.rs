@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Cursor, Read};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use crate::made_archives::tar_of;
 use crate::support::archives::{Members, assert_same, content, files_below, read_bytes, shell};
 use crate::support::have;
@@ -359,6 +362,50 @@ fn a_layer_that_is_missing_or_no_tar_leaves_its_image_out_and_says_so() {
     let cut = damaged.image("amd64", &[below()], |tar| gzip(tar)[..40].to_vec());
     damaged.index(&[cut]);
     assert!(damaged.read().expect_err("damaged").to_string().contains("found the end"));
+}
+
+#[test]
+fn an_image_whose_configuration_is_missing_is_left_out_and_says_so() {
+    let mut layout = Layout::default();
+    let good = layout.image("amd64", &[below()], gzip);
+    let before: Vec<String> = layout.0.keys().cloned().collect();
+    let gone = layout.image("arm64", &[below()], gzip);
+    let is_configuration = |path: &&String, bytes: &[u8]| !before.contains(path) && bytes.starts_with(b"{\"arch");
+    let configuration = layout.0.iter().find(|(path, bytes)| is_configuration(path, bytes)).expect("a blob").0.clone();
+    layout.0.remove(&configuration);
+    layout.index(&[good, gone]);
+    let (members, report) = layout.read().expect("one image");
+    assert_eq!((members.len(), report.images.len()), (5, 1));
+    let [missing] = report.passed_over.as_slice() else { panic!("{report:?}") };
+    let named = configuration.replace("blobs/sha256/", "sha256:");
+    assert_eq!(missing.reason, PassedOverReason::Missing(named));
+}
+
+#[test]
+fn a_manifest_and_a_configuration_in_their_descriptors_are_taken_and_checked() {
+    // Only these two are JSON.
+    let embedded = |change: fn(&mut Value, &[u8])| {
+        let mut layout = Layout::default();
+        let mut manifest = layout.image("amd64", &[below()], gzip);
+        let path = |descriptor: &Value| {
+            format!("blobs/{}", descriptor["digest"].as_str().expect("a digest").replace(':', "/"))
+        };
+        let mut inner: Value = serde_json::from_slice(&layout.0[&path(&manifest)]).expect("a manifest");
+        let configuration = layout.0.remove(&path(&inner["config"])).expect("a blob");
+        change(&mut inner["config"], &configuration);
+        layout.0.remove(&path(&manifest));
+        let inner = inner.to_string().into_bytes();
+        manifest = json!({"mediaType": manifest["mediaType"], "digest": digest(&inner), "size": inner.len(), "data": STANDARD.encode(&inner)});
+        layout.index(&[manifest]);
+        layout.read()
+    };
+    let (members, report) = embedded(|config, bytes| config["data"] = json!(STANDARD.encode(bytes))).expect("an image");
+    assert_eq!((members.len(), report.images[0].platform.as_str()), (5, "linux/amd64"), "{report:?}");
+    assert!(report.passed_over.is_empty(), "{report:?}");
+    let other = embedded(|config, bytes| config["data"] = json!(STANDARD.encode([bytes, b" "].concat())));
+    assert!(matches!(other, Err(ArchiveError::Mismatch { .. })), "{other:?}");
+    let none = embedded(|config, _| config["data"] = json!("no base64")).expect_err("no base64").to_string();
+    assert!(none.contains("base64 as its descriptor's data"), "{none}");
 }
 
 #[test]

@@ -55,6 +55,7 @@ mod threads;
 mod variants;
 mod windows;
 mod windows_bad_input;
+mod windows_damage;
 mod windows_exports;
 mod windows_frames;
 mod windows_hybrid;

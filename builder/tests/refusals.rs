@@ -41,6 +41,17 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
+fn an_object_file_that_is_called_as_split_dwarf_is_refused_as_what_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(cc) = tool("cc") else { return };
+    let object = compile(&cc, dir.path(), "a.dwo", SOURCE, &["-g", "-c"]);
+    let error = refused(std::slice::from_ref(&object));
+    names(&error, &[&object]);
+    let found = "found elf of the kind \"relocatable\", without units of split DWARF";
+    assert!(error.to_string().contains(found), "{error}");
+}
+
+#[test]
 fn what_is_no_elf_file_is_refused_by_name_and_passed_over_in_a_directory() {
     let dir = tempfile::tempdir().unwrap();
     let text = dir.path().join("notes.txt");

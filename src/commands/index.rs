@@ -197,6 +197,9 @@ fn print_row(out: &mut impl Write, base: Svma, hit: &Hit<'_>) -> std::io::Result
         write!(out, "{}{name}", if depth == 0 { "  " } else { " < " })?;
         if !frame.file.is_empty() {
             write!(out, " {}:{}", frame.file, frame.line.unwrap_or(0))?;
+        } else if let Some(line) = frame.line {
+            // Of damaged debug information the names of files may be lost alone.
+            write!(out, " (no file):{line}")?;
         }
     }
     writeln!(out)

@@ -6,6 +6,7 @@
 use super::sections::DwarfSections;
 use super::sized_functions::SizedFunctions;
 use super::split_fit::misfits;
+use super::tables;
 use super::unit::{AbbreviationTables, Unit};
 use super::unit_header::{UnitHeader, unit_headers};
 use crate::code_ranges::Text;
@@ -90,6 +91,23 @@ impl<'d> DwarfFiles<'d> {
             headers.extend(unit_headers(file, number, &mut work.skipped));
         }
         headers
+    }
+
+    /// Counts the files whose range lists are damaged between lists, where no entry shows it: a list of zeros is an empty one.
+    pub(crate) fn look_at_range_lists(&self, headers: &[UnitHeader], work: &mut Work) {
+        for (number, file) in (0_u32..).zip(&self.files) {
+            if !tables::are_whole(&file.rnglists, file.is_little_endian) && !self.leaves_room(number, headers, work) {
+                work.skip("damaged table of range lists");
+            }
+        }
+    }
+
+    /// Whether a file's sections have room for what the next compilation adds, as its first unit tells.
+    fn leaves_room(&self, file: u32, headers: &[UnitHeader], work: &mut Work) -> bool {
+        let first = headers.iter().find(|header| header.file == file);
+        let mut tables = AbbreviationTables::default();
+        let unit = first.and_then(|first| Unit::open(self, first, &mut tables, &mut work.budget).ok());
+        unit.is_some_and(|unit| unit.leaves_room())
     }
 
     /// The code of the main file.

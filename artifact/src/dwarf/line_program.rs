@@ -46,12 +46,12 @@ struct Machine {
 const INITIAL: Row = Row { address: 0, file: 1, line: 1, column: 0, end_sequence: false };
 
 /// Runs a program and gives its rows to `take`. Of sequences whose code the linker dropped it gives none: whose start is
-/// one of the two highest addresses, or lies before an address that the sequence had already.
+/// one of the two highest addresses, or lies before an address that the sequence had already. It returns how many of these there are.
 pub(super) fn run(
     header: &LineProgramHeader<Slice<'_>>,
     is_little_endian: bool,
     take: impl FnMut(&Row) -> ControlFlow<()>,
-) -> Result<()> {
+) -> Result<u64> {
     run_whole(header, is_little_endian, take, |_| {})
 }
 
@@ -68,7 +68,7 @@ fn run_whole<'s>(
     is_little_endian: bool,
     mut take: impl FnMut(&Row) -> ControlFlow<()>,
     mut define: impl FnMut(DefinedFile<'s>),
-) -> Result<()> {
+) -> Result<u64> {
     let address_size = header.address_size();
     let highest = match address_size {
         1 | 2 | 4 | 8 => u64::MAX >> (64 - 8 * u32::from(address_size)),
@@ -85,6 +85,7 @@ fn run_whole<'s>(
         opcode_base: header.opcode_base(),
         highest,
     };
+    let mut dropped = 0_u64;
     let program = header.raw_program_buf();
     let mut cursor = Cursor::new(program.slice(), is_little_endian);
     while cursor.remaining() > 0 {
@@ -106,14 +107,15 @@ fn run_whole<'s>(
         };
         if is_row {
             if !machine.is_tombstone && take(&machine.row).is_break() {
-                return Ok(());
+                return Ok(dropped);
             }
             if machine.row.end_sequence {
+                dropped += u64::from(machine.is_tombstone);
                 (machine.row, machine.op_index, machine.is_tombstone) = (INITIAL, 0, false);
             }
         }
     }
-    Ok(())
+    Ok(dropped)
 }
 
 fn defined_file<'s>(rest: &mut Cursor<'s>) -> Result<DefinedFile<'s>> {

@@ -46,6 +46,8 @@ pub(crate) struct Lines {
     rows: Vec<LineRow>,
     /// As the table has them, until they are put in order: then sorted by start, not overlapping.
     pub(crate) sequences: Vec<Sequence>,
+    /// There are sequences of code that the linker dropped.
+    pub(crate) has_dropped: bool,
     /// What several sequences claim, once they are in order: sorted, not overlapping.
     shared: Vec<Range<u64>>,
 }
@@ -100,6 +102,7 @@ impl Lines {
         self.rows.clear();
         self.sequences.clear();
         self.shared.clear();
+        self.has_dropped = false;
         let Some(program) = program else { return };
         let header = program.header();
         // Units may share a table, whose instructions need not give rows.
@@ -111,10 +114,16 @@ impl Lines {
         let address_bits = unit.sections().address_bits();
         let last_file = (u64::MAX, StrId::EMPTY);
         let mut taker = Taker { lines: self, first: 0, address_bits, last_file, unit, text, files, work };
-        if line_program::run(header, is_little_endian, |row| taker.take(program, row)).is_err() {
-            taker.work.skip("damaged line program");
-        }
+        let run = line_program::run(header, is_little_endian, |row| taker.take(program, row));
         let first = taker.first;
+        let is_open = taker.lines.rows.len() > first && !taker.work.budget.is_exhausted();
+        match run {
+            Err(_) => taker.work.skip("damaged line program"),
+            Ok(_) if is_open => taker.work.skip("line table whose last sequence has no end"),
+            Ok(_) => {}
+        }
+        let dropped = run.unwrap_or_default();
+        self.has_dropped |= dropped > 0;
         // Rows without an end are nobody's.
         self.rows.truncate(first);
     }
@@ -144,7 +153,10 @@ impl Lines {
         let start = rows.first().map_or(end, |row| row.svma);
         match text.clip(start, end) {
             Some((start, end)) => self.sequences.push(Sequence { start, end, first, behind: self.rows.len() }),
-            None => self.rows.truncate(first),
+            None => {
+                self.has_dropped |= start != end;
+                self.rows.truncate(first);
+            }
         }
     }
 

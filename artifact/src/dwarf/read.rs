@@ -4,6 +4,7 @@ use super::at_zero::{AtZero, Claim, keep_best};
 use super::dwarf_files::DwarfFiles;
 use super::files::{self, Files};
 use super::lines::Lines;
+use super::lost_addresses::{self, Suspect};
 use super::names::Names;
 use super::orphans::orphans;
 use super::own_lines::own_lines;
@@ -47,6 +48,8 @@ pub(crate) struct Read {
     pub(crate) without_code: Vec<u64>,
     /// Functions at address 0, as far as their units tell, where that is code.
     at_zero: Vec<Claim>,
+    /// Units that may have lost addresses.
+    suspects: Vec<Suspect>,
 }
 
 /// The code that is described.
@@ -82,6 +85,7 @@ pub(crate) fn read<'s>(
     work: &mut Work,
 ) -> Described<'s> {
     let headers = dwarf.units(work);
+    dwarf.look_at_range_lists(&headers, work);
     let passes = passes(&headers);
     read_passes(dwarf, headers, code, &passes, threads, work)
 }
@@ -125,6 +129,9 @@ fn read_passes<'s>(
         work.skip("work limit reached");
     }
     read.settle_at_zero();
+    for _ in 0..lost_addresses::lost(&read.suspects, &read.pieces) {
+        work.skip("functions whose addresses are not there, beside lines that nothing else has");
+    }
     let Read { scopes, tables, files, pieces, losers, orphans, without_code, .. } = read;
     let names = Box::new(Names::new(dwarf, Cow::Owned(headers), scopes, tables, files));
     Described { source: SymbolSource::Dwarf, pieces, losers, orphans, without_code, names }
@@ -155,7 +162,7 @@ fn passes(headers: &[UnitHeader]) -> Vec<Range<u32>> {
 impl Read {
     /// Takes over what another pass read, with its texts' numbers here.
     fn absorb(&mut self, part: Self, texts: &[StrId]) {
-        let Self { scopes, tables, files, mut pieces, losers, mut orphans, without_code, at_zero } = part;
+        let Self { scopes, tables, files, mut pieces, losers, mut orphans, without_code, at_zero, suspects } = part;
         let text = |text: &mut StrId| *text = texts.get(text.0 as usize).copied().unwrap_or_default();
         for piece in &mut pieces {
             piece.rows.iter_mut().for_each(|row| text(&mut row.file));
@@ -173,6 +180,7 @@ impl Read {
         self.without_code.extend(without_code);
         self.orphans.append(&mut orphans);
         self.at_zero.extend(at_zero);
+        self.suspects.extend(suspects);
     }
 
     /// Of the functions at 0 those of one unit may agree better with the symbols there than those of another one.
@@ -252,6 +260,7 @@ impl<'s> Reader<'s, '_> {
         let first_piece = read.pieces.len();
         rows.finish(number, entries, lines, self.code.image_base, &mut work.budget, read);
         let pieces = read.pieces.get(first_piece..).unwrap_or_default();
+        read.suspects.extend(Suspect::of(entries, pieces, lines));
         read.orphans.append(&mut orphans(of_lines, entries, pieces, lines, self.code.text, work));
         read.without_code.extend_from_slice(&entries.without_code);
         read.files.insert(number, files);

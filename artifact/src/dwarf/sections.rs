@@ -164,11 +164,24 @@ impl<'d> DwarfSections<'d> {
         EndianSlice::new(bytes, endian)
     }
 
-    /// The text at an offset of a string section.
+    /// The text at an offset of a string section; none in a hole of it.
     pub(crate) fn text(section: &[u8], offset: u64) -> Option<&[u8]> {
-        let rest = section.get(usize::try_from(offset).ok()?..)?;
-        rest.get(..memchr::memchr(0, rest)?)
+        let at = usize::try_from(offset).ok()?;
+        let rest = section.get(at..)?;
+        let text = rest.get(..memchr::memchr(0, rest)?)?;
+        (!text.is_empty() || !is_hole(section, at)).then_some(text)
     }
+}
+
+/// So many zeros in a row are no texts: each text stands once, the empty one too, and an interrupted copy leaves whole blocks of them.
+const HOLE: usize = 16;
+
+/// Whether the zero at a place of a string section is one of many in a row.
+fn is_hole(section: &[u8], at: usize) -> bool {
+    let is_zero = |byte: &&u8| **byte == 0;
+    let behind = section.iter().skip(at).take(HOLE).take_while(is_zero).count();
+    let before = section.get(..at).unwrap_or_default().iter().rev().take(HOLE).take_while(is_zero).count();
+    before + behind >= HOLE
 }
 
 /// The sections with these suffixes, decompressed on so many threads.

@@ -5,6 +5,7 @@ use super::address_expression;
 use super::dwarf_files::DwarfFiles;
 use super::ranges::{CodeRanges, RangeAttributes, each_range, push_ranges};
 use super::sections::DwarfSections;
+use super::tables;
 use super::unit_header::UnitHeader;
 use super::value::{self, Value};
 use crate::budget::Budget;
@@ -189,6 +190,9 @@ impl<'s> Unit<'s> {
             }
         }
         self.root = root;
+        if self.has_damaged_addresses() {
+            self.root.lacks = self.root.lacks.or(Some("damaged table of addresses"));
+        }
         // These need the bases, which may stand behind them.
         let is_outside = |value: Option<Value<'s>>| value.is_some_and(|value| self.is_outside(value));
         let lacks = (is_outside(comp_dir) || is_outside(dwo_name)).then_some(NAME_OUTSIDE);
@@ -200,6 +204,20 @@ impl<'s> Unit<'s> {
             None => low_pc.and_then(|value| self.address(value)).unwrap_or_default(),
         };
         Ok(())
+    }
+
+    /// Whether zeros behind what it says may be room for what the next compilation adds, as Zig's own linker leaves it.
+    pub(super) fn leaves_room(&self) -> bool {
+        self.root.language == Some(gimli::DW_LANG_Zig)
+    }
+
+    /// Whether no header stands in front of the unit's addresses, which they have since DWARF 5.
+    fn has_damaged_addresses(&self) -> bool {
+        let (section, encoding) = (&self.address_sections().addr, self.header.encoding);
+        let base = self.root.addr_base.filter(|_| encoding.version >= 5 && !section.is_empty());
+        base.is_some_and(|base| {
+            !tables::has_address_header(section, base, encoding.offset_size, self.own.is_little_endian)
+        })
     }
 
     /// The section that an attribute of the root refers to, if it is not there: files are stripped of single sections, too.

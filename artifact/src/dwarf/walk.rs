@@ -18,6 +18,9 @@ const MOST_INLINED: u32 = 512;
 /// Where an entry is damaged, nobody knows where the next one starts.
 pub(crate) const REST_OF_UNIT: &str = "rest of a unit, behind a damaged entry";
 
+/// Zeros behind the last entry of a unit: assemblers and linkers align with less, and an interrupted copy leaves whole blocks of them.
+const MOST_PADDING: u64 = 64;
+
 /// "Not in a function that has code."
 const NO_FUNCTION: u32 = u32::MAX;
 
@@ -50,6 +53,8 @@ pub(crate) struct UnitEntries {
     pub(crate) inline_ranges: Vec<InlineRange>,
     /// Entries of functions that are defined and have no code of their own.
     pub(crate) without_code: Vec<u64>,
+    /// There are functions by the number of their address that is not in the code: the linker dropped them.
+    pub(crate) has_dropped: bool,
     /// An assembler wrote them.
     pub(crate) are_assembled: bool,
 }
@@ -62,6 +67,7 @@ impl UnitEntries {
         self.sites.clear();
         self.inline_ranges.clear();
         self.without_code.clear();
+        self.has_dropped = false;
         self.are_assembled = false;
     }
 }
@@ -114,7 +120,7 @@ impl<'s, 'w> Walk<'s, 'w> {
         let unit = self.unit;
         let encoding = unit.header.encoding;
         let mut cursor = unit.cursor_at(unit.header.entries)?;
-        let mut depth = 0_u32;
+        let (mut depth, mut padding) = (0_u32, 0_u64);
         let mut top =
             Frame { depth: 0, scope: FrameScope::Known(ROOT), function: NO_FUNCTION, site: NO_INLINE, inlined: 0 };
         self.stack.clear();
@@ -128,6 +134,7 @@ impl<'s, 'w> Walk<'s, 'w> {
             let code = cursor.uleb()?;
             if code == 0 {
                 // Padding behind the last entry is zeros too.
+                padding += u64::from(depth == 0);
                 depth = depth.saturating_sub(1);
                 while top.depth > depth {
                     let Some(below) = self.stack.pop() else { break };
@@ -181,6 +188,9 @@ impl<'s, 'w> Walk<'s, 'w> {
                 }
             }
         }
+        if padding > MOST_PADDING && !unit.leaves_room() {
+            self.work.skip("unit that ends before its stated length");
+        }
         Ok(())
     }
 
@@ -211,6 +221,7 @@ impl<'s, 'w> Walk<'s, 'w> {
         self.push_ranges(attributes, "function outside of the code (dropped by the linker)")?;
         let behind_ranges = self.entries.ranges.len();
         if first_range == behind_ranges {
+            self.entries.has_dropped |= matches!(attributes.low_pc, Some(Value::AddressIndex(_)));
             self.without_code(abbreviation, offset)?;
             return Ok(NO_FUNCTION);
         }

@@ -81,6 +81,7 @@ pub(crate) const STT_NOTYPE: u8 = 0;
 pub(crate) const STT_OBJECT: u8 = 1;
 pub(crate) const STT_FUNC: u8 = 2;
 pub(crate) const STT_GNU_IFUNC: u8 = 10;
+pub(crate) const STB_LOCAL: u8 = 0;
 pub(crate) const STB_GLOBAL: u8 = 1;
 pub(crate) const STB_WEAK: u8 = 2;
 pub(crate) const STB_GNU_UNIQUE: u8 = 10;

@@ -104,7 +104,8 @@ fn symbol<'d>(
     if type_rank == OBJECT && !section_of(elf, section, extended, number).is_some_and(Section::is_executable) {
         return None;
     }
-    let name = unversioned(name_at(names, fields.u32(0)?));
+    let name = name_at(names, fields.u32(0)?);
+    let name = if info >> 4 == gabi::STB_LOCAL { name } else { unversioned(name) };
     if name.is_empty() || is_no_function(elf, name, type_rank) {
         return None;
     }
@@ -134,12 +135,14 @@ pub(super) fn tells_instruction_set(elf: &Elf<'_>) -> bool {
     }
 }
 
-/// `memcpy@@GLIBC_2.14` and `memcpy@GLIBC_2.2.5` are both `memcpy`.
+/// `memcpy@@GLIBC_2.14` and `memcpy@GLIBC_2.2.5` are both `memcpy`. Only what others may link with has a version; Zig writes whole expressions behind the
+/// character.
 fn unversioned(name: &[u8]) -> &[u8] {
-    match memchr::memchr(b'@', name) {
-        Some(at) if at > 0 => name.get(..at).unwrap_or(name),
-        _ => name,
-    }
+    let Some((bare, behind)) = memchr::memchr(b'@', name).and_then(|at| name.split_at_checked(at)) else { return name };
+    let version = behind.strip_prefix(b"@@").or(behind.strip_prefix(b"@")).unwrap_or(behind);
+    let is_version = !version.is_empty()
+        && version.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b'+' | b'~'));
+    if bare.is_empty() || !is_version { name } else { bare }
 }
 
 /// Mapping symbols (`$x`, `$d.1`; ARM and RISC-V ELF ABIs) and assembler-local labels.
@@ -165,4 +168,29 @@ fn is_link_time_marker(name: &[u8]) -> bool {
     parts().is_some_and(|(file, hash)| {
         hash.len() == 8 && hash.iter().all(u8::is_ascii_hexdigit) && memchr::memchr(b'.', file).is_some()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_may_be_a_version_is_cut_off() {
+        for (name, expected) in [
+            ("memcpy", "memcpy"),
+            ("memcpy@@GLIBC_2.14", "memcpy"),
+            ("memcpy@GLIBC_2.2.5", "memcpy"),
+            ("f@V_1-rc+2~b", "f"),
+            ("@start", "@start"),
+            ("f@", "f@"),
+            ("f@@", "f@@"),
+            ("f@a@b", "f@a@b"),
+            (
+                "__zig_tag_name_@typeInfo(Io.Operation).@\"union\".tag_type.?",
+                "__zig_tag_name_@typeInfo(Io.Operation).@\"union\".tag_type.?",
+            ),
+        ] {
+            assert_eq!(unversioned(name.as_bytes()), expected.as_bytes());
+        }
+    }
 }

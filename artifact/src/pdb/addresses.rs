@@ -31,6 +31,12 @@ pub(crate) struct PdbSection {
     pub(crate) is_executable: bool,
 }
 
+impl PdbSection {
+    fn holds(&self, rva: u64) -> bool {
+        rva.checked_sub(self.rva.into()).is_some_and(|offset| offset < self.size.into())
+    }
+}
+
 /// A part of a range that stays together in the image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Mapped {
@@ -87,6 +93,12 @@ impl Addresses {
     pub(crate) fn original(&self, at: PdbInternalSectionOffset) -> Option<u32> {
         let section = self.original.get(usize::from(at.section).checked_sub(1)?)?;
         section.rva.checked_add(at.offset).filter(|_| at.offset < section.size)
+    }
+
+    /// Whether each of these relative addresses of the image lies in a section. Where nothing is said of the sections, nothing is wrong.
+    pub(crate) fn hold(&self, mut rvas: impl Iterator<Item = u64>) -> bool {
+        let Some(image) = self.image.as_ref().filter(|image| !image.is_empty()) else { return true };
+        rvas.all(|rva| image.iter().any(|section| section.holds(rva)))
     }
 
     /// The parts of an original range that are in the image, by original address.

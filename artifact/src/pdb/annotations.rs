@@ -19,7 +19,7 @@ pub(crate) struct InlineRow {
 }
 
 /// An offset at which no file's checksum stands.
-const NO_FILE: u32 = u32::MAX;
+pub(super) const NO_FILE: u32 = u32::MAX;
 
 /// Appends the stretches of one site; `function` is where the function starts that it is in. Damage ends the list.
 pub(crate) fn rows(

@@ -1,5 +1,6 @@
 //! Paths and checksums of source files.
 
+use super::annotations::NO_FILE;
 use super::header::{named_stream, u32_at};
 use super::identity::INFO_STREAM;
 use super::lines::ModuleLines;
@@ -22,6 +23,9 @@ const STRING_TABLE: u32 = 0xeffe_effe;
 
 /// The longest path that is taken, in bytes: what Windows takes, 32767 characters of up to three bytes.
 pub(crate) const PATH: usize = 3 * 32767;
+
+/// Why a file has no path that line information names: the module's list of files does not have it, or its name lies outside of the texts.
+const FILE_OUTSIDE: &str = "source file outside of a PDB's lists of files and names";
 
 /// Reads paths; those of one module are remembered.
 pub(crate) struct Files {
@@ -74,7 +78,12 @@ impl Files {
                 work.source(path, checksum);
                 path
             }
-            _ => StrId::EMPTY,
+            // An inlined function without a record has no file, which is no damage.
+            _ if file == NO_FILE => StrId::EMPTY,
+            _ => {
+                work.skip(FILE_OUTSIDE);
+                StrId::EMPTY
+            }
         };
         self.known.insert(file, path);
         path

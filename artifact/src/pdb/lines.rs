@@ -29,6 +29,17 @@ pub(crate) fn subsections(bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
     })
 }
 
+/// Whether each subsection has a kind and lies in the module to its end.
+fn are_whole(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let (Some(kind), Some(length)) = (u32_at(rest, 0), u32_at(rest, 4)) {
+        let behind = usize::try_from(length).ok().and_then(|length| length.checked_add(8));
+        let Some(behind) = behind.filter(|behind| kind != 0 && *behind <= rest.len()) else { return false };
+        rest = rest.get(behind.next_multiple_of(4)..).unwrap_or_default();
+    }
+    true
+}
+
 /// The files of a subsection of checksums: offset in the string table, kind and bytes of each one's checksum.
 pub(super) fn files(content: &[u8]) -> impl Iterator<Item = (u32, u8, &[u8])> {
     let mut rest = content;
@@ -92,6 +103,8 @@ pub(crate) struct ModuleLines {
     blocks: Vec<LineBlock>,
     rows: Vec<LineRow>,
     pub(crate) inlinees: HashMap<u32, Inlinee>,
+    /// Something of it cannot be what a compiler wrote.
+    pub(crate) is_damaged: bool,
     checksums: Vec<u8>,
 }
 
@@ -101,6 +114,7 @@ impl ModuleLines {
         self.rows.clear();
         self.inlinees.clear();
         self.checksums.clear();
+        self.is_damaged = false;
     }
 
     /// Reads a module's subsections. Damage ends the subsection it is in.
@@ -111,6 +125,7 @@ impl ModuleLines {
         budget: &mut Budget,
     ) -> Result<()> {
         self.clear();
+        self.is_damaged = !are_whole(bytes);
         for (kind, content) in subsections(bytes) {
             budget.charge(content.len() as u64 / 8 + 1)?;
             match kind {
@@ -127,7 +142,10 @@ impl ModuleLines {
     /// Rows of a contiguous piece of code, in blocks of one file each.
     fn lines(&mut self, content: &[u8], original: &dyn Fn(PdbInternalSectionOffset) -> Option<u32>) {
         let header = || Some((u32_at(content, 0)?, u16_at(content, 4)?, u16_at(content, 6)?, u32_at(content, 8)?));
-        let Some((offset, section, flags, size)) = header() else { return };
+        let Some((offset, section, flags, size)) = header() else {
+            self.is_damaged = true;
+            return;
+        };
         let Some(start) = original(PdbInternalSectionOffset { offset, section }) else { return };
         let Some(end) = start.checked_add(size).filter(|end| *end > start) else { return };
         let first = self.rows.len();
@@ -135,6 +153,7 @@ impl ModuleLines {
         while let (Some(file), Some(count), Some(length)) = (u32_at(rest, 0), u32_at(rest, 4), u32_at(rest, 8)) {
             let (Ok(count), Ok(length)) = (usize::try_from(count), usize::try_from(length)) else { break };
             let Some(entries) = count.checked_mul(8).and_then(|length| rest.get(12..length.checked_add(12)?)) else {
+                self.is_damaged = true;
                 break;
             };
             let columns = if flags & HAVE_COLUMNS != 0 { rest.get(12 + entries.len()..) } else { None };
@@ -157,7 +176,10 @@ impl ModuleLines {
                 self.rows.push(row);
             }
             // A block that claims less than its header cannot be passed.
-            let Some(next) = rest.get(length..).filter(|_| length >= 12) else { break };
+            let Some(next) = rest.get(length..).filter(|_| length >= 12) else {
+                self.is_damaged = true;
+                break;
+            };
             rest = next;
         }
         let rows = self.rows.get_mut(first..).unwrap_or_default();

@@ -96,6 +96,11 @@ impl PdbNames {
         }
         let ids = Records::read(pdb, IPI_STREAM);
         let types = Records::read(pdb, TPI_STREAM);
+        // Only inlined functions are named by these.
+        if pieces.iter().any(|piece| !piece.sites.is_empty()) {
+            let lists = [(&ids, "damaged list of a PDB's ids"), (&types, "damaged list of a PDB's types")];
+            lists.iter().filter(|(list, _)| !list.is_whole).for_each(|(_, reason)| work.skip(reason));
+        }
         let mut by_number: HashMap<u32, InlinedNames> = HashMap::new();
         for site in pieces.iter().flat_map(|piece| &piece.sites) {
             if self.inlined.contains_key(&site.origin) {

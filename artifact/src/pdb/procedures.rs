@@ -11,6 +11,12 @@ use symseal_symx::NO_INLINE;
 /// Inlined calls nested deeper than this are taken for their caller's code. The symbol table holds 1024 frames.
 const MOST_INLINED: u32 = 512;
 
+/// Symbols of formats before the present one, whose signature is 4: `CV_SIGNATURE_C7` and `CV_SIGNATURE_C11` in `cvinfo.h` of microsoft-pdb.
+const OLDER_SIGNATURES: [u32; 2] = [1, 2];
+
+/// Why a function has no address that has a symbol: what a linker dropped lies in no section.
+pub(super) const OUTSIDE_OF_CODE: &str = "function outside of the code (dropped by the linker)";
+
 /// Kinds of symbols that are read, by their names in `cvinfo.h` of microsoft-pdb.
 mod kind {
     pub(super) const S_THUNK32: u16 = 0x1102;
@@ -98,17 +104,23 @@ impl ModuleSymbols {
         self.scopes.clear();
     }
 
-    /// Reads a module's symbols. One whose end is not known ends the module.
+    /// Reads a module's symbols, which begin with a signature. One whose end is not known ends the module.
     pub(crate) fn fill(
         &mut self,
         module: &ModuleInfo<'_>,
+        signature: Option<u32>,
         lines: &ModuleLines,
         addresses: &Addresses,
         work: &mut Work,
     ) {
         self.clear();
         let Ok(mut symbols) = module.symbols() else {
-            work.skip("PDB module with symbols of another format");
+            let is_older = signature.is_some_and(|signature| OLDER_SIGNATURES.contains(&signature));
+            work.skip(if is_older {
+                "PDB module with symbols of another format"
+            } else {
+                "damaged symbols of a PDB module"
+            });
             return;
         };
         loop {
@@ -190,7 +202,7 @@ impl ModuleSymbols {
             work.budget.charge(name.len() as u64)?;
         }
         let Some(start) = addresses.original(at) else {
-            work.skip("function outside of the code (dropped by the linker)");
+            work.skip(OUTSIDE_OF_CODE);
             return Ok(OUTSIDE);
         };
         let Some(end) = start.checked_add(size).filter(|end| *end > start) else { return Ok(OUTSIDE) };

@@ -3,11 +3,12 @@
 use super::addresses::Addresses;
 use super::cross::CrossModule;
 use super::files::{Files, PATH, checksum};
+use super::header::u32_at;
 use super::identity::PdbFile;
 use super::lines::{self, ModuleLines};
 use super::names::{Function, FunctionName, PdbNames};
 use super::pages::Pages;
-use super::procedures::{ModuleSymbols, ProcedureName};
+use super::procedures::{ModuleSymbols, OUTSIDE_OF_CODE, ProcedureName};
 use super::publics::{self, Public};
 use super::rows::{Laid, ModuleRows, Numbered};
 use crate::budget::Budget;
@@ -31,6 +32,9 @@ pub(crate) struct PdbReader<'d> {
     /// Original relative address and name of labels outside of procedures, once the modules were read.
     labels: Vec<(u32, Vec<u8>)>,
 }
+
+/// Why all functions are left out.
+const ALL_OUTSIDE: &str = "function outside of the code, as are all of the PDB";
 
 /// Which module gave a stretch of code, by original address.
 struct Contribution {
@@ -111,8 +115,17 @@ impl<'d> PdbReader<'d> {
         self.globals.as_ref().map(|table| publics::publics(table, &self.addresses, work)).unwrap_or_default()
     }
 
-    /// Procedures, lines and inlined calls of every module.
-    pub(crate) fn read(&mut self, image_base: Svma, work: &mut Work) -> Described<'static> {
+    /// Counts section headers that are not those of the PE file, whose code lies in these ranges: nothing in the PDB is where it says then.
+    pub(crate) fn compare_sections(&self, image_base: Svma, code: &[std::ops::Range<u64>], work: &mut Work) {
+        if !self.addresses.hold(code.iter().filter_map(|range| range.start.checked_sub(image_base.0))) {
+            work.skip("section headers of a PDB that are not those of its PE file");
+        }
+    }
+
+    /// Procedures, lines and inlined calls of every module; `text` is the code of the image.
+    pub(crate) fn read(&mut self, image_base: Svma, text: &Text, work: &mut Work) -> Described<'static> {
+        // DWARF beside it may have some that were dropped.
+        let before = work.skipped.remove(OUTSIDE_OF_CODE);
         let mut laid = Laid::default();
         let mut functions = Vec::new();
         let mut cross = CrossModule::default();
@@ -136,6 +149,16 @@ impl<'d> PdbReader<'d> {
         }
         if work.budget.is_exhausted() {
             work.skip("work limit reached");
+        }
+        // A linker does not drop all that it has: sections or symbols are not what they were.
+        if functions.is_empty()
+            && text.bytes() > 0
+            && let Some(count) = work.skipped.remove(OUTSIDE_OF_CODE)
+        {
+            *work.skipped.entry(ALL_OUTSIDE).or_default() += count;
+        }
+        if let Some(count) = before {
+            *work.skipped.entry(OUTSIDE_OF_CODE).or_default() += count;
         }
         let Laid { mut pieces, folded, losers, orphans } = laid;
         pieces.extend(folded);
@@ -244,11 +267,15 @@ impl ModuleReader<'_> {
         let addresses = &reader.addresses;
         let original = |at| addresses.original(at);
         self.buffers.lines.fill(subsections.unwrap_or_default(), &original, &mut work.budget)?;
+        if self.buffers.lines.is_damaged {
+            work.skip("damaged lines of a PDB module");
+        }
         self.cross.name(unit, &module.module_name());
         self.cross.fill(unit, subsections.unwrap_or_default(), files, &mut work.budget)?;
+        let signature = u32_at(&stream, 0);
         drop(stream);
         let Ok(Some(module_info)) = reader.pdb.module_info(module) else { return Ok(()) };
-        self.buffers.symbols.fill(&module_info, &self.buffers.lines, &reader.addresses, work);
+        self.buffers.symbols.fill(&module_info, signature, &self.buffers.lines, &reader.addresses, work);
         reader.labels.append(&mut self.buffers.symbols.labels);
         let numbers = self.number(number, functions, work);
         let mut rows = ModuleRows {

@@ -30,6 +30,9 @@ mod leaf {
 /// A scope is a text or, in Rust, a chain of them; longer chains are cut off.
 const LONGEST_CHAIN: usize = 16;
 
+/// Bytes of the header before what it says of a hash table.
+const SHORTEST_HEADER: u32 = 20;
+
 /// One in so many records has its place noted.
 const STRIDE: usize = 8;
 
@@ -37,14 +40,16 @@ const STRIDE: usize = 8;
 pub(crate) struct Records {
     bytes: Vec<u8>,
     first: u32,
+    /// The header and the records agree with each other.
+    pub(crate) is_whole: bool,
     /// Where every eighth record starts.
     places: Vec<u32>,
 }
 
 impl Records {
-    /// Those of a stream; none where it is missing or damaged at the start.
+    /// Those of a stream; none where it is missing or damaged at the start. Its header says how many there are, and how many bytes of them.
     pub(crate) fn read<'d>(pdb: &mut PDB<'d, Pages<'d>>, number: StreamIndex) -> Self {
-        let mut records = Self { bytes: Vec::new(), first: 0, places: Vec::new() };
+        let mut records = Self { bytes: Vec::new(), first: 0, is_whole: false, places: Vec::new() };
         let Ok(Some(stream)) = pdb.raw_stream(number) else { return records };
         let (Some(header), Some(first)) = (u32_at(&stream, 4), u32_at(&stream, 8)) else { return records };
         records.bytes = stream.to_vec();
@@ -60,6 +65,11 @@ impl Records {
             let Some(next) = at.checked_add(2 + usize::from(length)) else { break };
             at = next;
         }
+        records.is_whole = header >= SHORTEST_HEADER
+            && at == records.bytes.len()
+            && u32_at(&records.bytes, 12)
+                .and_then(|behind| behind.checked_sub(first))
+                .is_some_and(|stated| u64::from(stated) == count as u64);
         records
     }
 

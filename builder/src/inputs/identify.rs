@@ -123,7 +123,14 @@ fn suitable(object: &ObjectFile<'_>) -> Result<(), (&'static str, String)> {
         ObjectKind::Relocatable if object.has_code() && object.split_ids().len() > 1 => return other(reason::OBJECT),
         // Split DWARF has no other kind; with `-gsplit-dwarf=single` it stays in what the linker was given.
         _ if object.split_kind().is_some() => return Ok(()),
-        ObjectKind::Relocatable => return other(reason::OBJECT),
+        // What a compiler leaves beside the code of link-time optimization is called `.dwo` too, and has nothing in it.
+        ObjectKind::Relocatable => {
+            let (reason, kind) = (reason::OBJECT, object.kind().code());
+            return Err((
+                reason,
+                format!("{} of the kind {kind:?}, without units of split DWARF", object.format().code()),
+            ));
+        }
         ObjectKind::Core => return other(reason::CORE),
         ObjectKind::Other if object.is_debuginfo() => {}
         ObjectKind::Other => return other(reason::NOT_LOADED),

@@ -138,17 +138,22 @@ fn parts_of_debug_information_that_are_lost_fail_a_strict_build() {
     let at = |name: &str| dir.path().join(name);
     // Which section, what stays of it and what comes behind that, and what is lost then.
     for (section, kept, behind, lost) in [
-        ("str", 0.5, 0, "name outside the strings"),
-        ("line_str", 0.1, 0, "name outside the strings"),
-        ("rnglists", 0.2, 0, "damaged range list"),
-        ("info", 0.6, 0xff, "rest of a unit, behind a damaged entry"),
+        ("str", 0.5, None, "name outside the strings"),
+        ("line_str", 0.1, None, "name outside the strings"),
+        ("rnglists", 0.2, None, "damaged range list"),
+        ("info", 0.6, Some(0xff), "rest of a unit, behind a damaged entry"),
+        // An interrupted copy leaves zeros.
+        ("info", 0.6, Some(0), "unit that ends before its stated length"),
+        ("line_str", 0.0, Some(0), "name outside the strings"),
+        ("rnglists", 0.0, Some(0), "damaged table of range lists"),
+        ("line", 0.9, Some(0xff), "line table whose last sequence has no end"),
     ] {
         let dump = format!("--dump-section=.debug_{section}={}", text(&at(section)));
         run(&objcopy, &[&dump, text(&whole), "/dev/null"]);
         let mut bytes = std::fs::read(at(section)).unwrap();
         let size = bytes.len();
         bytes.truncate((size as f64 * kept) as usize);
-        if behind != 0 {
+        if let Some(behind) = behind {
             bytes.resize(size, behind);
         }
         std::fs::write(at(section), bytes).unwrap();
@@ -160,6 +165,50 @@ fn parts_of_debug_information_that_are_lost_fail_a_strict_build() {
         assert!(module.skipped.get(lost).is_some_and(|times| *times > 0), "{section}: {:?}", module.skipped);
         assert!(module.damaged_units() > 0);
         assert!(matches!(builder(&[at(&name)]).strict(true).report(), Err(BuildError::Strict { .. })), "{section}");
+    }
+}
+
+const LOST: &str = "functions whose addresses are not there, beside lines that nothing else has";
+
+#[test]
+fn addresses_that_are_lost_fail_a_strict_build_and_those_of_folded_functions_do_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let (Some(clang), Some(objcopy), Some(_)) = (tool("clang"), tool("objcopy"), tool("ld.lld")) else { return };
+    let at = |name: &str| dir.path().join(name);
+    let function = |name: &str, times: u32| {
+        format!(
+            "int {name}(int x) {{\n  int y = x * {times};\n  if (y > 7)\n    y = sink(y);\n  return sink(y + x);\n}}\n"
+        )
+    };
+    let sources =
+        ["a", "b", "c", "d", "e", "f", "i", "j", "k", "l"].map(|name| function(name, name.as_bytes()[0].into()));
+    let source = format!("extern int sink(int);\n{}", sources.concat());
+    // Three functions are folded into one. Each of the others has three addresses: its own, and those behind its calls.
+    let folded = format!("{source}{}{}", function("g", 97), function("h", 97));
+    let linked = "-Wl,--build-id,--gc-sections,--icf=all";
+    for (name, source, sections, kept, fill, lost) in [
+        ("one.so", &source, "-fno-function-sections", 27, 0xff, LOST),
+        ("one-zero.so", &source, "-fno-function-sections", 27, 0, LOST),
+        ("each.so", &source, "-ffunction-sections", 3, 0xff, LOST),
+        ("none.so", &source, "-ffunction-sections", -1, 0xff, "damaged table of addresses"),
+        ("folded.so", &folded, "-ffunction-sections", -1, 0xff, "damaged table of addresses"),
+    ] {
+        let options = ["-gdwarf-5", "-O1", "-fuse-ld=lld", sections, linked];
+        let whole = compile(&clang, dir.path(), name, source, &options);
+        let found = report(std::slice::from_ref(&whole));
+        assert!(found.is_complete(), "{found:#?}");
+        run(&objcopy, &[&format!("--dump-section=.debug_addr={}", text(&at("addr"))), text(&whole), "/dev/null"]);
+        let bytes = std::fs::read(at("addr")).unwrap();
+        let kept = usize::try_from(8 + 8 * kept).unwrap();
+        let damaged: Vec<u8> =
+            bytes.iter().enumerate().map(|(at, byte)| if at < kept { *byte } else { fill }).collect();
+        std::fs::write(at("addr"), damaged).unwrap();
+        let damaged = at(&format!("damaged-{name}"));
+        run(&objcopy, &[&format!("--update-section=.debug_addr={}", text(&at("addr"))), text(&whole), text(&damaged)]);
+        let found = report(std::slice::from_ref(&damaged));
+        let module = module(&found, &format!("damaged-{name}"));
+        assert!(module.skipped.contains_key(lost), "{name}: {:?}", module.skipped);
+        assert!(matches!(builder(&[damaged]).strict(true).report(), Err(BuildError::Strict { .. })), "{name}");
     }
 }
 

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::rc::Rc;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::digests::{Hashed, Passed, digest_like};
 use super::overlay::{Changes, Held};
 use crate::archive::decompress::{Counted, unpack};
@@ -123,9 +126,22 @@ impl<'b> Blobs<'b> {
     /// The bytes of a JSON blob with that digest and size, which are checked.
     pub(super) fn blob_json(&mut self, digest: &str, size: u64) -> Result<Option<Vec<u8>>, Halt> {
         let Some(bytes) = self.json(&self.path_of(digest))? else { return Ok(None) };
-        self.check(digest, digest, &digest_like(digest, &bytes))?;
-        self.check(digest, &bytes_told(size), &bytes_told(bytes.len() as u64))?;
+        self.check_bytes(digest, size, &bytes)?;
         Ok(Some(bytes))
+    }
+
+    /// The bytes of a JSON blob that stands in its descriptor, in base64. They are checked in the same way.
+    pub(super) fn embedded_json(&self, digest: &str, size: u64, data: &str) -> Result<Vec<u8>, Halt> {
+        let decoded = STANDARD.decode(data);
+        let bytes =
+            decoded.map_err(|error| self.damaged(digest, "base64 as its descriptor's data", error.to_string()))?;
+        self.check_bytes(digest, size, &bytes)?;
+        Ok(bytes)
+    }
+
+    fn check_bytes(&self, digest: &str, size: u64, bytes: &[u8]) -> Result<(), ArchiveError> {
+        self.check(digest, digest, &digest_like(digest, bytes))?;
+        self.check(digest, &bytes_told(size), &bytes_told(bytes.len() as u64))
     }
 
     /// A layer, checked against what its manifest says.

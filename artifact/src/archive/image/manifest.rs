@@ -35,6 +35,9 @@ struct Descriptor {
     media_type: String,
     digest: String,
     size: u64,
+    /// The blob itself, where it is small, in base64.
+    #[serde(default)]
+    data: Option<String>,
     #[serde(default)]
     platform: Option<Platform>,
     #[serde(default)]
@@ -135,7 +138,7 @@ impl Images {
             if self.is_unread(&descriptor.digest) {
                 continue;
             }
-            let Some(bytes) = blobs.blob_json(&descriptor.digest, descriptor.size)? else {
+            let Some(bytes) = descriptor.json(blobs)? else {
                 // Docker names every platform in the index and saves the one that it has.
                 self.missing(&descriptor.digest);
                 continue;
@@ -173,11 +176,12 @@ impl Images {
         if self.is_unread(&config.digest) {
             return Ok(());
         }
-        let parsed: Option<Config> = match blobs.blob_json(&config.digest, config.size)? {
-            Some(bytes) => Some(parse(blobs, &config.digest, &bytes)?),
-            None => None,
+        let Some(bytes) = config.json(blobs)? else {
+            self.missing(&config.digest);
+            return Ok(());
         };
-        let platform = descriptor.platform.clone().or_else(|| parsed.as_ref()?.platform.clone());
+        let parsed: Config = parse(blobs, &config.digest, &bytes)?;
+        let platform = descriptor.platform.clone().or(parsed.platform);
         let wanted = |layer: &Descriptor| Wanted {
             path: blobs.path_of(&layer.digest),
             digest: Some(layer.digest.clone()),
@@ -185,7 +189,7 @@ impl Images {
             diff_id: None,
         };
         let layers = layers.iter().map(wanted).collect();
-        self.add(blobs, platform, name.to_owned(), layers, parsed.and_then(|config| config.rootfs))
+        self.add(blobs, platform, name.to_owned(), layers, parsed.rootfs)
     }
 
     fn add_saved(&mut self, blobs: &mut Blobs<'_>, saved: Saved) -> Result<(), Halt> {
@@ -246,6 +250,16 @@ impl Images {
     fn missing(&mut self, blob: &str) {
         let blob = crate::escaped(blob.as_bytes()).into_owned();
         self.passed_over.push((blob.clone(), PassedOverReason::Missing(blob)));
+    }
+}
+
+impl Descriptor {
+    /// The JSON that it names: the blob, and where that is not there, what the descriptor has of it. (OCI image specification, "Embedded Content")
+    fn json(&self, blobs: &mut Blobs<'_>) -> Result<Option<Vec<u8>>, Halt> {
+        match (blobs.blob_json(&self.digest, self.size)?, &self.data) {
+            (None, Some(data)) => blobs.embedded_json(&self.digest, self.size, data).map(Some),
+            (blob, _) => Ok(blob),
+        }
     }
 }
 
