@@ -65,6 +65,7 @@ mod json_object;
 mod limits;
 mod log;
 mod made_tables;
+mod made_whole;
 mod metrics;
 mod notes;
 mod numbered;

@@ -15,6 +15,7 @@ mod program;
 mod collected;
 mod commands;
 mod doctor;
+mod faults;
 mod gate;
 mod looked_after;
 mod moved;

@@ -49,7 +49,24 @@ pub(crate) async fn look_elsewhere(State(app): State<Arc<App>>, request: Request
     if let Err(error) = looked {
         return cannot_tell(face, &error);
     }
-    if app.learned() == before { answer } else { next.run(again).await }
+    let (method, path) = (again.method().clone(), again.uri().path().to_owned());
+    let answer = if app.learned() == before { answer } else { next.run(again).await };
+    if answer.status() == StatusCode::NOT_FOUND && may_come(&app, face, &method, &path) {
+        let problem = "what another server changed could not be read yet: what is not found here may be there";
+        return cannot_tell(face, &io::Error::new(io::ErrorKind::HostUnreachable, problem));
+    }
+    answer
+}
+
+/// Whether something was not read yet that may be what is asked for.
+fn may_come(app: &App, face: Face, method: &Method, path: &str) -> bool {
+    let Some(follower) = &app.follower else { return false };
+    match face {
+        // Whoever asks whether a blob is here sends it if it is not.
+        Face::Oci if *method == Method::HEAD && path.contains("/blobs/") => false,
+        Face::Oci => follower.doubts_one_of(|name| path.contains(&format!("/{name}/"))),
+        _ => follower.doubts_ids(),
+    }
 }
 
 /// The elfutils clients keep every answer for ten minutes as "there is no such file"; a connection that ends they try again.
