@@ -91,6 +91,7 @@ mod side_by_side;
 mod sources;
 mod starting;
 mod store;
+mod store_id;
 mod takedown;
 mod tls;
 pub mod tokens;

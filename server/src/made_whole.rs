@@ -42,7 +42,8 @@ pub(crate) async fn make_whole(app: &Arc<App>) -> MadeWhole {
     made
 }
 
-fn tell(name: &RepositoryName, again: &LinkedAgain) {
+/// Tells a log of it.
+pub(crate) fn tell(name: &RepositoryName, again: &LinkedAgain) {
     let LinkedAgain { blobs, manifests, lost } = again;
     if blobs + manifests > 0 {
         tracing::warn!(repository = %name, blobs, manifests, "what manifests of the repository name was not offered there, as in a copy of a running server: it is again");

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blobs::{Algorithm, BlobDigest, kind_of, sync_directory, write_file_atomically};
 use crate::shared::{FACT_LIMIT, Facts};
-use crate::{Config, ServerError, opened, store};
+use crate::{Config, ServerError, opened, store, store_id};
 
 /// The folder of pins, and the beginning of their keys.
 pub(crate) const PINS: &str = "pins";
@@ -235,7 +235,9 @@ impl OperatorNotes {
                     opened::make_data(&config.data).map_err(failed)?;
                 }
                 let store = store::open(&config.data, config.database.as_ref()).await?;
-                Some(Arc::new(Facts::new(opened::objects_of(behind)?, store)))
+                let objects = opened::objects_of(behind)?;
+                store_id::check(config, &store, Some(&objects)).await?;
+                Some(Arc::new(Facts::new(objects, store)))
             }
             None => None,
         };

@@ -35,7 +35,7 @@ use crate::store::Store;
 use crate::takedown::{TOMBSTONES, TakenDown};
 use crate::traces::Traces;
 use crate::wanted::WantedIds;
-use crate::{BlobsConfig, Config, LOG_FOLDER, LogConfig, ServerError, ingest, restore, store};
+use crate::{BlobsConfig, Config, LOG_FOLDER, LogConfig, ServerError, ingest, restore, store, store_id};
 
 /// The folder of what can be had again, in the data directory.
 const CACHE_FOLDER: &str = "cache";
@@ -123,6 +123,7 @@ pub(crate) async fn open_whole(config: &Config, log: Option<LogConfig>) -> Resul
         warn_of_left_behind(data, store.as_ref()).await;
     }
     let objects = config.blobs.as_ref().map(objects_of).transpose()?;
+    store_id::check(config, &store, objects.as_ref()).await?;
     // Before the facts are read, so that nothing that comes meanwhile is missed.
     let last = store.last_change().await.map_err(|error| database_failed(error.to_string()))?;
     let (folder, behind) = (data.to_owned(), objects.clone().zip(config.blobs.as_ref().map(|blobs| blobs.cache_bytes)));

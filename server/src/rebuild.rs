@@ -5,7 +5,7 @@ use std::io;
 use crate::config::Config;
 use crate::debug_files::INDEX_FILE;
 use crate::made_whole::MadeWhole;
-use crate::{ServerError, opened, serve, store};
+use crate::{ServerError, opened, serve, store, store_id};
 use futures_util::future::BoxFuture;
 
 /// What was made.
@@ -37,6 +37,8 @@ pub fn rebuild(config: &Config) -> BoxFuture<'_, Result<Rebuilt, ServerError>> {
 async fn rebuild_alone(config: &Config) -> Result<Rebuilt, ServerError> {
     let _lock = opened::lock_data(&config.data)?;
     let database = store::open(&config.data, config.database.as_ref()).await?;
+    let objects = config.blobs.as_ref().map(opened::objects_of).transpose()?;
+    store_id::check(config, &database, objects.as_ref()).await?;
     let place = config.database.as_ref().map_or_else(|| config.data.display().to_string(), ToString::to_string);
     let failed = |error: store::StoreError| ServerError::Database { place: place.clone(), detail: error.to_string() };
     let (mut bundles, mut events) = (0_usize, 0_usize);

@@ -21,6 +21,7 @@ mod looked_after;
 mod moved;
 mod object_store;
 mod objects;
+mod other_store;
 #[cfg(target_os = "linux")]
 mod owner;
 mod put_back;

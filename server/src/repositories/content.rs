@@ -36,6 +36,8 @@ pub(super) struct Content {
     pub(super) tags: BTreeMap<Tag, BlobDigest>,
     /// Keys of what could not be read at the start, where another server may have written it: it is read again.
     pub(super) unread: Vec<String>,
+    /// What may have been named by a manifest that is not here: nobody is given it, and its bytes stay.
+    pub(super) kept: Vec<BlobDigest>,
     /// Tags that a start found to lead to manifests which are not here.
     pub(super) tags_ahead: Vec<(Tag, BlobDigest)>,
     /// Subject to its referrers; the subject need not be here.

@@ -114,6 +114,7 @@ impl Repository {
             // What a manifest names is kept also where it is not offered.
             .chain(content.links.named())
             .chain(content.tags_ahead.iter().map(|(_, digest)| digest))
+            .chain(&content.kept)
             .chain(content.manifests.keys())
             .chain(&content.unreadable)
             .chain(content.deleted.keys())

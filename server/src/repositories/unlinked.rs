@@ -2,13 +2,14 @@
 //! have a manifest without the links, or the manifests, that came before it.
 //!
 //! A manifest was taken only when all that it names was here, and what a manifest names is not deleted before it. So to link that again gives the
-//! repository nothing that it did not have. What was taken down, or goes with a deletion, is another thing, and stays away.
+//! repository nothing that it did not have. What was taken down, or goes with a deletion, is another thing, and stays away. An index says of a manifest
+//! only that its bytes were here: whether what that one names was, too, is known where it is. A tag leads to manifests alone.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
 
 use super::changes::{PutManifest, stored_manifest};
-use super::manifest::Child;
+use super::manifest::{Child, Manifest};
 use super::name::Tag;
 use super::repository::Repository;
 use crate::blobs::{BlobDigest, BlobDirectory};
@@ -30,6 +31,16 @@ struct Named {
     /// `None` for what a tag leads to.
     size: Option<u64>,
     tags: Vec<Tag>,
+}
+
+/// What is here of something that is named.
+enum Found {
+    /// Not its bytes.
+    Nothing,
+    Blob(u64),
+    Manifest(Manifest, Vec<Tag>),
+    /// A manifest that may have been here as a blob alone.
+    Unproved(Manifest),
 }
 
 impl Repository {
@@ -59,31 +70,28 @@ impl Repository {
             if away.is_empty() {
                 break;
             }
-            // A manifest that comes back may name more.
             let named = self.how_named(&away, blobs)?;
+            let (mut unproved, before) = (Vec::new(), again.blobs + again.manifests);
             for digest in away {
-                let Some(named) = named.get(&digest).filter(|_| !is_taken_down(&digest)) else {
-                    lost.insert(digest);
-                    continue;
-                };
-                let found = blobs.stored_size(&digest)?;
-                let size = found.filter(|found| named.size.is_none_or(|size| size == *found));
-                let manifest = match size {
-                    Some(_) if named.is_manifest && !self.folder.is_deleted(&digest)? => {
-                        stored_manifest(&digest, blobs)?
-                    }
-                    _ => None,
-                };
-                match (size, manifest) {
-                    (Some(_), Some(manifest)) => {
-                        self.publish(PutManifest { digest, manifest, tags: named.tags.clone() })?;
+                let named = named.get(&digest).filter(|_| !is_taken_down(&digest));
+                match named.map_or(Ok(Found::Nothing), |named| self.found(&digest, named, blobs))? {
+                    Found::Nothing => drop(lost.insert(digest)),
+                    Found::Unproved(manifest) => unproved.push((digest, manifest)),
+                    Found::Manifest(manifest, tags) => {
+                        self.publish(PutManifest { digest, manifest, tags })?;
                         again.manifests += 1;
                     }
-                    (Some(size), None) if !named.is_manifest => {
+                    Found::Blob(size) => {
                         self.link_blob(&digest, size)?;
                         again.blobs += 1;
                     }
-                    _ => drop(lost.insert(digest)),
+                }
+            }
+            // A manifest that came back may name more, and prove more.
+            if before == again.blobs + again.manifests {
+                for (digest, manifest) in unproved {
+                    self.write().kept.extend(manifest.child_digests().cloned());
+                    lost.insert(digest);
                 }
             }
         }
@@ -91,6 +99,22 @@ impl Repository {
         again.lost = lost.into_iter().filter(|digest| !is_taken_down(digest)).collect();
         again.lost.sort();
         Ok(again)
+    }
+
+    fn found(&self, digest: &BlobDigest, named: &Named, blobs: &BlobDirectory) -> io::Result<Found> {
+        let size = blobs.stored_size(digest)?.filter(|found| named.size.is_none_or(|size| size == *found));
+        let Some(size) = size else { return Ok(Found::Nothing) };
+        if !named.is_manifest {
+            return Ok(Found::Blob(size));
+        }
+        if self.folder.is_deleted(digest)? {
+            return Ok(Found::Nothing);
+        }
+        let Some(manifest) = stored_manifest(digest, blobs)? else { return Ok(Found::Nothing) };
+        if named.tags.is_empty() && self.missing_child(&manifest, blobs)?.is_some() {
+            return Ok(Found::Unproved(manifest));
+        }
+        Ok(Found::Manifest(manifest, named.tags.clone()))
     }
 
     /// How manifests that are not deleted name these, and which tags lead to them.
@@ -158,12 +182,15 @@ mod tests {
         fs::remove_file(scene.file("_blobs", &own)).unwrap();
         scene.repository = Scene::load(&scene.data, &scene.blobs);
         assert!(!scene.has(&own) && scene.needed().contains(&own), "its bytes stay before that");
-        for (kind, digest) in [("_blobs", &more), ("_manifests", &child), ("_manifests", &index)] {
+        for (kind, digest) in [("_blobs", &more), ("_manifests", &index)] {
             fs::remove_file(scene.file(kind, digest)).unwrap();
         }
         let again = scene.start(&[]);
-        assert_eq!((again.blobs, again.manifests, again.lost.len()), (2, 2, 0));
+        assert_eq!((again.blobs, again.manifests, again.lost.len()), (2, 1, 0));
         assert_eq!(scene.repository.tags(None, 9).0, ["v1".parse().unwrap()]);
+        fs::remove_file(scene.file("_manifests", &child)).unwrap();
+        let again = scene.start(&[]);
+        assert_eq!((again.blobs, again.manifests, again.lost.len()), (0, 1, 0));
         for digest in [&own, &more, &child, &index] {
             assert!(scene.has(digest) && scene.needed().contains(digest), "{digest}");
         }
@@ -175,6 +202,25 @@ mod tests {
         fs::write(scene.blobs.path(&own), b"ow").unwrap();
         let again = scene.start(&[]);
         assert_eq!((again.blobs, again.lost), (0, vec![own]));
+    }
+
+    /// The index took it as a blob, which names blobs of others.
+    #[test]
+    fn an_index_gives_nobody_what_its_manifests_name() {
+        let mut scene = Scene::new();
+        let foreign = BlobDigest::of(b"foreign");
+        scene.blobs.write(b"foreign", &foreign).unwrap();
+        let text = super::super::scene::manifest_of(&["foreign"], None);
+        let child = scene.upload(&text);
+        let index = serde_json::json!({ "schemaVersion": 2, "manifests": [{ "digest": child.to_string(), "size": text.len() }] });
+        scene.publish(&index.to_string(), &["v1"]);
+        fs::remove_file(scene.file("_blobs", &child)).unwrap();
+        for _ in 0..2 {
+            let again = scene.start(&[]);
+            assert_eq!((again.blobs, again.manifests, again.lost), (0, 0, vec![child.clone()]));
+            assert!(!scene.has(&foreign) && !scene.has(&child));
+            assert!(scene.needed().contains(&foreign), "it may have been here");
+        }
     }
 
     #[test]
