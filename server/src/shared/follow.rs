@@ -284,6 +284,13 @@ impl Follower {
                     tracing::error!(key, %error, "what another server changed cannot be read: it is taken for gone or damaged; push it again, or look at its object");
                     // What is not there is gone.
                     learned = learn(app, &ChangeRow { is_removed: true, ..change }, &there).await;
+                    let (shared, wanted) = (Arc::clone(app), key.clone());
+                    let is_there =
+                        run(app, move || shared.repositories.facts().map_or(Ok(false), |it| it.has(&wanted)));
+                    if is_there.await.unwrap_or(true) {
+                        // A tag whose manifest may come yet.
+                        continue;
+                    }
                 }
                 Err(_) => continue,
                 Ok(_) => tracing::info!(key, "what could not be read is read"),
@@ -349,12 +356,11 @@ impl Follower {
             }
             let is_all = rows.len() < ROWS as usize;
             let there = there(app, &rows).await?;
-            // Whoever reads late finds nothing of what is removed by a later one.
-            let last: HashMap<String, (u64, bool)> =
-                rows.iter().map(|(number, change)| (change.key.clone(), (*number, change.is_removed))).collect();
+            // Whoever reads late finds what a later one of them made of it.
+            let last: HashMap<String, u64> =
+                rows.iter().map(|(number, change)| (change.key.clone(), *number)).collect();
             for (number, change) in rows {
-                let is_removed_later =
-                    last.get(&change.key).is_some_and(|(last, is_removed)| *is_removed && *last > number);
+                let is_looked_at_later = last.get(&change.key).is_some_and(|last| *last > number);
                 match learn(app, &change, &there).await {
                     Ok(news) => {
                         self.unread.done(&change.key);
@@ -362,7 +368,7 @@ impl Follower {
                     }
                     // Tried again with the next look.
                     Err(error) if !is_lasting(&error) => return Err(error),
-                    Err(_) if is_removed_later => {}
+                    Err(_) if is_looked_at_later => {}
                     Err(error) => {
                         tracing::warn!(key = change.key, %error, "a change of another server cannot be read: it is tried again");
                         self.unread.add(&change.key, ());
