@@ -26,7 +26,6 @@ fn a_database_is_not_given_to_another_store_by_a_slip() {
         ([&["store", "rebuild"], &others[..]].concat(), "first"),
         ([&serve[..], &others[..]].concat(), "second"),
         (serve.to_vec(), "third"),
-        (vec!["store", "rebuild"], "fourth"),
     ] {
         run(&arguments, data).refused(2, &[&id, "store.id"]);
     }

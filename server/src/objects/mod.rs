@@ -458,7 +458,9 @@ impl Objects {
 
     /// What is made of an error. Nobody asks again for a while, but where it is the trouble of one object, or of writing alone.
     fn failed(&self, doing: Doing, key: &str, error: &object_store::Error) -> io::Error {
-        let why = if doing.may_be_of_one(error) && self.answers() {
+        // What is asked of it to see whether it answers is no object among others.
+        let is_mark = key == MARK && !matches!(doing, Doing::Writing(_));
+        let why = if doing.may_be_of_one(error) && !is_mark && self.answers() {
             if matches!(doing, Doing::Writing(_)) { Why::CredentialsRefused } else { Why::OneObject }
         } else {
             let why = why(error);

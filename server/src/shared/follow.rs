@@ -113,12 +113,12 @@ impl Follower {
 
     /// Whether something was not read yet of which a debugger might be told.
     pub(crate) fn doubts_ids(&self) -> bool {
-        self.unread.doubted() + self.unopened.doubted() > 0
+        self.unopened.doubted() > 0 || self.doubts_one_of(|_, fact| matches!(fact, FactKey::Manifest(_)))
     }
 
-    /// Whether something was not read yet that one of these repositories may have.
-    pub(crate) fn doubts_one_of(&self, is_it: impl Fn(&RepositoryName) -> bool) -> bool {
-        self.unread.repositories(false).iter().any(is_it)
+    /// Whether one of these facts was not read yet.
+    pub(crate) fn doubts_one_of(&self, is_it: impl Fn(&RepositoryName, &FactKey) -> bool) -> bool {
+        self.unread.facts(false).iter().any(|(name, fact)| is_it(name, fact))
     }
 
     /// Whether a fact was not read yet, so that nobody knows what is kept.
@@ -128,7 +128,7 @@ impl Follower {
 
     /// The repositories of which something cannot be read.
     pub(crate) fn not_whole(&self) -> Vec<RepositoryName> {
-        self.unread.repositories(true)
+        self.unread.facts(true).into_iter().map(|(name, _)| name).collect()
     }
 
     /// How much is not read, and how often that was believed.
@@ -442,7 +442,7 @@ pub(crate) async fn follow(app: Arc<App>) {
                 None => std::future::pending().await,
             }
         };
-        let poll = if follower.doubts_ids() { SOON } else { POLL };
+        let poll = if follower.doubts_ids() || follower.doubts_facts() { SOON } else { POLL };
         let holds = tokio::time::timeout(poll, heard).await.unwrap_or(true);
         if !holds {
             signal = None;

@@ -16,6 +16,7 @@ use crate::endpoints::oci::OciError;
 use crate::endpoints::told_of_storage;
 use crate::http::break_connection;
 use crate::metrics::Face;
+use crate::repositories::FactKey;
 use crate::routes::face_of;
 
 /// How long a client waits while what other servers did is taken over, which may mean to fetch a large file.
@@ -64,7 +65,16 @@ fn may_come(app: &App, face: Face, method: &Method, path: &str) -> bool {
     match face {
         // Whoever asks whether a blob is here sends it if it is not.
         Face::Oci if *method == Method::HEAD && path.contains("/blobs/") => false,
-        Face::Oci => follower.doubts_one_of(|name| path.contains(&format!("/{name}/"))),
+        // A tag is in doubt by itself where its manifest is.
+        Face::Oci => follower.doubts_one_of(|name, fact| {
+            let asked = match fact {
+                FactKey::Blob(digest) => format!("/{name}/blobs/{digest}"),
+                FactKey::Manifest(digest) => format!("/{name}/manifests/{digest}"),
+                FactKey::Tag(tag) => format!("/{name}/manifests/{tag}"),
+                FactKey::Orphan(_) | FactKey::Deleted(_) => return false,
+            };
+            path.ends_with(&asked)
+        }),
         _ => follower.doubts_ids(),
     }
 }

@@ -88,11 +88,11 @@ impl<T: Clone> Pending<T> {
         (self.waiting().len() as u64, self.given_up.load(Ordering::Relaxed))
     }
 
-    /// The repositories of which something is not read, believed or not.
-    pub(super) fn repositories(&self, also_believed: bool) -> Vec<RepositoryName> {
+    /// The facts that are not read, and those that are believed to be gone or damaged where these are asked for.
+    pub(super) fn facts(&self, also_believed: bool) -> Vec<(RepositoryName, FactKey)> {
         let waiting = self.waiting();
         let keys = waiting.iter().filter(|(_, wait)| also_believed || !wait.is_believed).map(|(key, _)| key);
-        keys.filter_map(|key| Some(FactKey::parse(key)?.0)).collect()
+        keys.filter_map(|key| FactKey::parse(key)).collect()
     }
 
     fn waiting(&self) -> MutexGuard<'_, BTreeMap<String, Wait<T>>> {
@@ -122,7 +122,7 @@ mod tests {
         make_old(BELIEVED_AFTER);
         assert!(pending.failed_again("repositories/team/app/_tags/1"));
         assert_eq!((pending.doubted(), pending.counts()), (0, (1, 1)));
-        assert_eq!((pending.repositories(false).len(), pending.repositories(true).len()), (0, 1));
+        assert_eq!((pending.facts(false).len(), pending.facts(true).len()), (0, 1));
         make_old(BELIEVED_AFTER);
         assert!(!pending.failed_again("repositories/team/app/_tags/1"), "it is said once");
         pending.done("repositories/team/app/_tags/1");
