@@ -19,6 +19,7 @@ use symseal_seal::UtcSeconds;
 use crate::app::App;
 use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Uploads, Watch};
 use crate::ingest::{is_bundle, is_loose};
+use crate::made_whole::tell;
 use crate::metrics::Metrics;
 use crate::opened::Loaded;
 use crate::pool::Pool;
@@ -282,6 +283,12 @@ async fn collect_alone(data: &Path, grace: Duration) -> Result<Collected, Server
     let Loaded { blobs, repositories, traces, taken_down } =
         loaded.map_err(|error| failed(io::Error::other(error)))??;
     let (blobs, repositories, traces) = (Arc::new(blobs), Arc::new(repositories), Arc::new(traces));
+    // As a start does: what manifests name stays.
+    for (name, repository) in repositories.named() {
+        let (shared, taken_down) = (Arc::clone(&blobs), Arc::clone(&taken_down));
+        let again = pool.run(move || repository.link_again(&shared, |digest| taken_down.has(digest))).await;
+        tell(&name, &again.map_err(io::Error::other).flatten().map_err(failed)?);
+    }
     let collector = Collector::new(pool, blobs, Arc::default(), repositories, traces, taken_down, Arc::default());
     collector.collect(grace).await.map_err(failed)
 }

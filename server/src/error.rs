@@ -85,6 +85,20 @@ pub enum ServerError {
         /// What is wrong.
         problem: String,
     },
+    /// The database is the record of another bucket, or directory.
+    #[error(
+        "the database {database} is the record of the store {recorded}, and not of {place}, {found}: nothing was changed; name a database and blobs that belong together (database, blobs, --data), or where these do, as after a copy, write {recorded} to {place}/store.id"
+    )]
+    OtherStore {
+        /// The database file, or a URL without its password.
+        database: String,
+        /// The id of the store that it records.
+        recorded: String,
+        /// The bucket, or the directory.
+        place: String,
+        /// Its id, or that it has none.
+        found: String,
+    },
     /// What another server is to do was asked of this one.
     #[error("{0}")]
     Shared(&'static str),

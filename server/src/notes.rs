@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::blobs::{Algorithm, BlobDigest, kind_of, sync_directory, write_file_atomically};
 use crate::shared::{FACT_LIMIT, Facts};
-use crate::{Config, ServerError, opened, store};
+use crate::{Config, ServerError, opened, store, store_id};
 
 /// The folder of pins, and the beginning of their keys.
 pub(crate) const PINS: &str = "pins";
@@ -59,9 +59,15 @@ impl Notes {
 
     /// What is noted about a digest.
     pub(crate) fn get(&self, digest: &BlobDigest) -> io::Result<Option<Note>> {
-        let bytes = match &self.facts {
-            Some(facts) => facts.read_bytes(&self.key(digest))?,
-            None => return self.read(digest),
+        let Some(facts) = &self.facts else { return self.read(digest) };
+        let key = self.key(digest);
+        let bytes = match facts.read_bytes(&key)? {
+            // One answer is no proof of an absence.
+            None if facts.has(&key)? => match facts.read_bytes(&key)? {
+                None => return Ok(Some(unread("the object store has it, and does not give it"))),
+                bytes => bytes,
+            },
+            bytes => bytes,
         };
         Ok(bytes.map(|bytes| note(&bytes)))
     }
@@ -155,12 +161,21 @@ impl Notes {
     pub(crate) fn all(&self) -> io::Result<BTreeMap<BlobDigest, Note>> {
         let digests = self.stamps()?.into_keys();
         if let Some(facts) = &self.facts {
-            let found = facts.read_all(digests.map(|digest| self.key(&digest)).collect())?.into_iter();
+            let digests: Vec<BlobDigest> = digests.collect();
+            let found = facts.read_all(digests.iter().map(|digest| self.key(digest)).collect())?.into_iter();
             let noted = |read: Result<String, String>| {
                 read.map_or_else(|problem| unread(&problem), |text| note(text.as_bytes()))
             };
             let read = found.filter_map(|(key, read)| Some((digest_of(self.folder, &key)?, noted(read))));
-            return Ok(read.collect());
+            let mut read: BTreeMap<BlobDigest, Note> = read.collect();
+            for digest in digests {
+                if !read.contains_key(&digest)
+                    && let Some(note) = self.get(&digest)?
+                {
+                    read.insert(digest, note);
+                }
+            }
+            return Ok(read);
         }
         let mut found = BTreeMap::new();
         for digest in digests {
@@ -220,7 +235,9 @@ impl OperatorNotes {
                     opened::make_data(&config.data).map_err(failed)?;
                 }
                 let store = store::open(&config.data, config.database.as_ref()).await?;
-                Some(Arc::new(Facts::new(opened::objects_of(behind)?, store)))
+                let objects = opened::objects_of(behind)?;
+                store_id::check(config, &store, Some(&objects)).await?;
+                Some(Arc::new(Facts::new(objects, store)))
             }
             None => None,
         };

@@ -19,9 +19,10 @@ use crate::http::Memory;
 use crate::limits::Limits;
 use crate::log::Log;
 use crate::made_tables::Tableless;
+use crate::made_whole::{MadeWhole, make_whole};
 use crate::metrics::Metrics;
 use crate::notes::{Notes, PINS};
-use crate::objects::{Objects, Reach};
+use crate::objects::{MARK, Objects, Reach};
 use crate::pool::Pool;
 use crate::publish::PublishError;
 use crate::quotas::Quotas;
@@ -34,13 +35,10 @@ use crate::store::Store;
 use crate::takedown::{TOMBSTONES, TakenDown};
 use crate::traces::Traces;
 use crate::wanted::WantedIds;
-use crate::{BlobsConfig, Config, LOG_FOLDER, LogConfig, ServerError, ingest, restore, store};
+use crate::{BlobsConfig, Config, LOG_FOLDER, LogConfig, ServerError, ingest, restore, store, store_id};
 
 /// The folder of what can be had again, in the data directory.
 const CACHE_FOLDER: &str = "cache";
-
-/// Written to an object store at each start.
-pub(crate) const MARK: &str = "symseal.txt";
 
 /// How often the data directory's lock is tried.
 const LOCK_TRIES: usize = 20;
@@ -111,6 +109,11 @@ async fn warn_of_left_behind(data: &Path, store: &dyn Store) {
 
 /// All that requests are answered from.
 pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<App>, ServerError> {
+    Ok(open_whole(config, log).await?.0)
+}
+
+/// [`open`], and what had to be made whole for it.
+pub(crate) async fn open_whole(config: &Config, log: Option<LogConfig>) -> Result<(Arc<App>, MadeWhole), ServerError> {
     let data = config.data.as_path();
     let pool = if config.blobs.is_some() { Pool::for_objects() } else { Pool::new() };
     let place = config.database.as_ref().map_or_else(|| data.display().to_string(), ToString::to_string);
@@ -120,6 +123,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
         warn_of_left_behind(data, store.as_ref()).await;
     }
     let objects = config.blobs.as_ref().map(objects_of).transpose()?;
+    store_id::check(config, &store, objects.as_ref()).await?;
     // Before the facts are read, so that nothing that comes meanwhile is missed.
     let last = store.last_change().await.map_err(|error| database_failed(error.to_string()))?;
     let (folder, behind) = (data.to_owned(), objects.clone().zip(config.blobs.as_ref().map(|blobs| blobs.cache_bytes)));
@@ -191,6 +195,7 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
     });
     let digests: Vec<_> = app.taken_down.all().keys().cloned().collect();
     app.debug_files.take_down(&digests);
+    let whole = make_whole(&app).await;
     restore::restore(&app, data.join(INDEX_FILE)).await.map_err(|error| match (error, &config.blobs) {
         (PublishError::Io(error), Some(blobs)) => {
             ServerError::Objects { place: blobs.url.to_string(), problem: error.to_string() }
@@ -202,7 +207,10 @@ pub(crate) async fn open(config: &Config, log: Option<LogConfig>) -> Result<Arc<
     if app.follower.is_some() {
         tell_of_intents(&app).await.map_err(|error| database_failed(error.to_string()))?;
     }
-    Ok(app)
+    if let Some(follower) = &app.follower {
+        follower.doubt(&app);
+    }
+    Ok((app, whole))
 }
 
 /// What a store has, for those who look and change nothing.

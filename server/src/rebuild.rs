@@ -4,7 +4,8 @@ use std::io;
 
 use crate::config::Config;
 use crate::debug_files::INDEX_FILE;
-use crate::{ServerError, opened, serve, store};
+use crate::made_whole::MadeWhole;
+use crate::{ServerError, opened, serve, store, store_id};
 use futures_util::future::BoxFuture;
 
 /// What was made.
@@ -18,6 +19,10 @@ pub struct Rebuilt {
     pub traces: usize,
     /// Rows of the database that no blob stands behind any more.
     pub stale: usize,
+    /// Links of what manifests name that were missing and are there again.
+    pub linked: u64,
+    /// What manifests name and is not here.
+    pub lost: u64,
 }
 
 /// Forgets what the database records of bundles and traces, and the index of ids, and makes both again from the blobs. Tokens and
@@ -32,6 +37,8 @@ pub fn rebuild(config: &Config) -> BoxFuture<'_, Result<Rebuilt, ServerError>> {
 async fn rebuild_alone(config: &Config) -> Result<Rebuilt, ServerError> {
     let _lock = opened::lock_data(&config.data)?;
     let database = store::open(&config.data, config.database.as_ref()).await?;
+    let objects = config.blobs.as_ref().map(opened::objects_of).transpose()?;
+    store_id::check(config, &database, objects.as_ref()).await?;
     let place = config.database.as_ref().map_or_else(|| config.data.display().to_string(), ToString::to_string);
     let failed = |error: store::StoreError| ServerError::Database { place: place.clone(), detail: error.to_string() };
     let (mut bundles, mut events) = (0_usize, 0_usize);
@@ -51,10 +58,11 @@ async fn rebuild_alone(config: &Config) -> Result<Rebuilt, ServerError> {
         _ => {}
     }
     drop(database);
-    let app = opened::open(config, None).await?;
+    let (app, whole) = opened::open_whole(config, None).await?;
     serve::save(&app, index).await;
     let recorded = app.store.bundles().await.map_err(failed)?.len();
     let traces = app.store.traces().await.map_err(failed)?.len();
     let stale = bundles.saturating_sub(recorded) + events.saturating_sub(traces);
-    Ok(Rebuilt { bundles: app.debug_files.bundles().len(), ids: app.debug_files.len(), traces, stale })
+    let MadeWhole { linked, lost } = whole;
+    Ok(Rebuilt { bundles: app.debug_files.bundles().len(), ids: app.debug_files.len(), traces, stale, linked, lost })
 }

@@ -3,17 +3,24 @@
 //! In the directory and in the object store alike, and beside running servers: a blob is never rewritten, and moving one aside is
 //! what a deletion would be to its readers. Damaged bytes are kept, below `damaged/`, for whoever wants to know what happened.
 
+mod named;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher, blob_key, blob_of_key, hash_file};
+use crate::blobs::{Algorithm, BlobDigest, BlobDirectory, Hasher, blob_key, blob_of_key, hash_file, unless_lost};
 use crate::config::BlobsConfig;
+use crate::notes::Notes;
 use crate::objects::Objects;
-use crate::repositories::{FactKey, fact_files};
+use crate::repositories::{FactKey, MANIFEST_LIMIT, RepositoryName, fact_files};
+use crate::shared::Facts;
+use crate::takedown::TOMBSTONES;
 use crate::{ServerError, opened};
+
+use named::{Names, follow};
 
 /// The folder, and the beginning of keys, of what is not what its name says.
 const DAMAGED: &str = "damaged";
@@ -29,15 +36,18 @@ pub struct Scrubbed {
     pub damaged: Vec<Damaged>,
     /// Digests of what the object store had lost, and got back from the cache.
     pub restored: Vec<String>,
-    /// What repositories offer and nobody has.
+    /// What repositories offer, or their manifests name, and nobody has.
     pub missing: Vec<Missing>,
+    /// What manifests of a repository name and it does not offer.
+    pub unlinked: Vec<Missing>,
 }
 
 impl Scrubbed {
-    /// Whether every blob is what its name says, and was there.
+    /// Whether every blob is what its name says, and was there, and what manifests name is offered.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        self.damaged.is_empty() && self.restored.is_empty() && self.missing.is_empty()
+        let found = [&self.missing, &self.unlinked].into_iter().all(Vec::is_empty);
+        found && self.damaged.is_empty() && self.restored.is_empty()
     }
 }
 
@@ -55,7 +65,7 @@ pub struct Damaged {
 }
 
 /// A blob that a repository offers and that is not there, or no longer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Missing {
     /// The repository.
     pub repository: String,
@@ -72,7 +82,7 @@ pub fn scrub(data: &Path, blobs: Option<&BlobsConfig>) -> Result<Scrubbed, Serve
     let mut scrubbed = Scrubbed::default();
     let directory = BlobDirectory::existing(data);
     directory_of(data, &directory, &mut scrubbed).map_err(failed)?;
-    let offered = match blobs {
+    let (missing, unlinked) = match blobs {
         Some(config) => {
             let objects = opened::objects_of(config)?;
             let away =
@@ -90,17 +100,46 @@ pub fn scrub(data: &Path, blobs: Option<&BlobsConfig>) -> Result<Scrubbed, Serve
                 restored.extend(is_restored.then(|| digest.to_string()));
                 Ok(is_restored)
             };
-            let missing = missing(facts, has).map_err(away)?;
+            let reader = Some(Arc::new(Facts::reader(Arc::clone(&objects))));
+            let found = look_for(facts, &*objects, &Notes::new(TOMBSTONES, data, reader), has).map_err(away)?;
             scrubbed.restored.extend(restored);
-            missing
+            found
         }
         None => {
             let facts = fact_files(data).map_err(failed)?;
-            missing(facts, |digest| Ok(directory.size(digest)?.is_some())).map_err(failed)?
+            let has = |digest: &BlobDigest| Ok(directory.size(digest)?.is_some());
+            let files = Files { data, directory: &directory };
+            look_for(facts, &files, &Notes::new(TOMBSTONES, data, None), has).map_err(failed)?
         }
     };
-    scrubbed.missing = offered;
+    (scrubbed.missing, scrubbed.unlinked) = (missing, unlinked);
     Ok(scrubbed)
+}
+
+/// A data directory.
+struct Files<'a> {
+    data: &'a Path,
+    directory: &'a BlobDirectory,
+}
+
+impl Names for Files<'_> {
+    fn manifest(&self, digest: &BlobDigest) -> io::Result<Option<Vec<u8>>> {
+        unless_lost(self.directory.read(digest, MANIFEST_LIMIT as u64))
+    }
+
+    fn says(&self, name: &RepositoryName, fact: &FactKey) -> io::Result<bool> {
+        self.data.join(fact.key(name)).try_exists()
+    }
+}
+
+impl Names for Objects {
+    fn manifest(&self, digest: &BlobDigest) -> io::Result<Option<Vec<u8>>> {
+        Ok(unless_lost(self.get(&blob_key(digest), MANIFEST_LIMIT as u64))?.flatten())
+    }
+
+    fn says(&self, name: &RepositoryName, fact: &FactKey) -> io::Result<bool> {
+        Ok(self.size(&fact.key(name))?.is_some())
+    }
 }
 
 fn directory_of(data: &Path, directory: &BlobDirectory, scrubbed: &mut Scrubbed) -> io::Result<()> {
@@ -191,18 +230,24 @@ fn damaged(digest: &BlobDigest, found: &BlobDigest, size: u64, moved_to: String)
     Damaged { digest: digest.to_string(), found: found.to_string(), size, moved_to }
 }
 
-fn missing(
-    facts: Vec<(crate::repositories::RepositoryName, FactKey)>,
+/// What is missing, and what is not linked.
+fn look_for(
+    facts: Vec<(RepositoryName, FactKey)>,
+    store: &impl Names,
+    tombstones: &Notes,
     mut has: impl FnMut(&BlobDigest) -> io::Result<bool>,
-) -> io::Result<Vec<Missing>> {
+) -> io::Result<(Vec<Missing>, Vec<Missing>)> {
     let mut missing = Vec::new();
-    for (repository, fact) in facts {
+    for (repository, fact) in &facts {
         let (FactKey::Blob(digest) | FactKey::Manifest(digest)) = fact else { continue };
-        if !has(&digest)? {
+        if !has(digest)? {
             missing.push(Missing { repository: repository.to_string(), digest: digest.to_string() });
         }
     }
-    missing.sort_by(|one, other| (&one.repository, &one.digest).cmp(&(&other.repository, &other.digest)));
+    let taken_down = tombstones.stamps()?.into_keys().collect();
+    let followed = follow(&facts, store, &taken_down, has)?;
+    missing.extend(followed.missing);
+    missing.sort();
     missing.dedup();
-    Ok(missing)
+    Ok((missing, followed.unlinked))
 }

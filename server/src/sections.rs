@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use symseal_artifact::ObjectFile;
 
-use crate::blobs::{BlobDigest, BlobDirectory, map_own};
+use crate::blobs::{BlobDigest, BlobDirectory, check_size, map_own};
 use crate::http::ByteRange;
 
 /// Answers remembered; beyond that the memory starts anew.
@@ -20,13 +20,21 @@ pub(crate) struct Sections {
 }
 
 impl Sections {
-    /// Where a section's stored bytes are; `None` when the file has no such section, or no bytes of it. Blocks.
-    pub(crate) fn find(&self, blobs: &BlobDirectory, digest: &BlobDigest, name: &str) -> io::Result<Option<ByteRange>> {
+    /// Where a section's stored bytes are in a blob of so many bytes; `None` when the file has no such section, or no bytes of it. Blocks.
+    pub(crate) fn find(
+        &self,
+        blobs: &BlobDirectory,
+        (digest, size): (&BlobDigest, u64),
+        name: &str,
+    ) -> io::Result<Option<ByteRange>> {
         let key = (digest.clone(), name.to_owned());
         if let Some(place) = self.lock().get(&key) {
             return Ok(*place);
         }
-        let place = locate(&blobs.open_blob(digest)?.file, name)?;
+        let blob = blobs.open_blob(digest)?;
+        // What is cut off proves the absence of nothing.
+        check_size(digest, blob.size, size)?;
+        let place = locate(&blob.file, name)?;
         let mut places = self.lock();
         if places.len() >= REMEMBERED {
             places.clear();

@@ -209,8 +209,12 @@ fn rebuild(args: &RebuildArgs) -> Result<Answer> {
     let config = args.place.config_to_write()?;
     let rebuilt = runtime()?.block_on(symseal_server::rebuild(&config))?;
     if args.json {
-        let (bundles, ids) = (rebuilt.bundles, rebuilt.ids);
-        outln!("{}", json!({ "bundles": bundles, "ids": ids, "traces": rebuilt.traces, "stale": rebuilt.stale }));
+        let (bundles, ids, traces, stale) = (rebuilt.bundles, rebuilt.ids, rebuilt.traces, rebuilt.stale);
+        let (linked, lost) = (rebuilt.linked, rebuilt.lost);
+        outln!(
+            "{}",
+            json!({ "bundles": bundles, "ids": ids, "traces": traces, "stale": stale, "linked": linked, "lost": lost })
+        );
     } else {
         outln!(
             "{} bundles and loose files with {} ids, and {} traces, are recorded again; {} rows had no blobs any more",
@@ -219,6 +223,12 @@ fn rebuild(args: &RebuildArgs) -> Result<Answer> {
             rebuilt.traces,
             rebuilt.stale
         );
+        if rebuilt.linked > 0 {
+            outln!("{} blobs and manifests that manifests name are offered again", rebuilt.linked);
+        }
+        if rebuilt.lost > 0 {
+            outln!("{} that manifests name are not here: symseal store scrub lists them", rebuilt.lost);
+        }
     }
     Ok(Answer::Yes)
 }
@@ -234,13 +244,14 @@ fn scrub(args: &ScrubArgs) -> Result<Answer> {
             .iter()
             .map(|it| json!({ "digest": it.digest, "found": it.found, "size": it.size, "moved_to": it.moved_to }))
             .collect();
-        let missing: Vec<_> =
-            scrubbed.missing.iter().map(|it| json!({ "repository": it.repository, "digest": it.digest })).collect();
+        let named = |it: &symseal_server::Missing| json!({ "repository": it.repository, "digest": it.digest });
+        let missing: Vec<_> = scrubbed.missing.iter().map(named).collect();
+        let unlinked: Vec<_> = scrubbed.unlinked.iter().map(named).collect();
         let (blobs, bytes) = (scrubbed.blobs, scrubbed.bytes);
         let restored = &scrubbed.restored;
         outln!(
             "{}",
-            json!({ "blobs": blobs, "bytes": bytes, "damaged": damaged, "restored": restored, "missing": missing })
+            json!({ "blobs": blobs, "bytes": bytes, "damaged": damaged, "restored": restored, "missing": missing, "unlinked": unlinked })
         );
     } else {
         for it in &scrubbed.damaged {
@@ -250,10 +261,21 @@ fn scrub(args: &ScrubArgs) -> Result<Answer> {
             outln!("restored {digest}: the object store has it again, out of the cache in the data directory");
         }
         for it in &scrubbed.missing {
-            outln!("missing {}: {} offers it: push it again", it.digest, it.repository);
+            outln!("missing {}: {} offers or names it: push it again", it.digest, it.repository);
         }
-        let (damaged, missing) = (scrubbed.damaged.len(), scrubbed.missing.len());
-        outln!("{} blobs with {} bytes; {damaged} damaged, {missing} missing", scrubbed.blobs, scrubbed.bytes);
+        for it in &scrubbed.unlinked {
+            outln!(
+                "unlinked {}: a manifest of {} names it and nobody is given it there: start the server again, or symseal store rebuild",
+                it.digest,
+                it.repository
+            );
+        }
+        let (damaged, missing, unlinked) = (scrubbed.damaged.len(), scrubbed.missing.len(), scrubbed.unlinked.len());
+        outln!(
+            "{} blobs with {} bytes; {damaged} damaged, {missing} missing, {unlinked} unlinked",
+            scrubbed.blobs,
+            scrubbed.bytes
+        );
     }
     Ok(if scrubbed.is_sound() { Answer::Yes } else { Answer::No })
 }

@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How a gate treats requests for blobs.
@@ -21,6 +21,15 @@ pub(crate) struct Gate {
     pub(crate) port: u16,
     blobs: Arc<AtomicU8>,
     requests: Arc<Requests>,
+    answer: Arc<Mutex<Option<Answer>>>,
+}
+
+/// What some requests are answered with in the place of the object store.
+struct Answer {
+    /// What their lines begin with, and a part of these.
+    method: &'static str,
+    part: String,
+    bytes: Vec<u8>,
 }
 
 /// What becomes of all requests.
@@ -48,13 +57,14 @@ impl Requests {
 impl Gate {
     pub(crate) fn before(port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let gate =
-            Self { port: listener.local_addr().unwrap().port(), blobs: Arc::default(), requests: Arc::default() };
+        let (port_here, answer) = (listener.local_addr().unwrap().port(), Arc::default());
+        let gate = Self { port: port_here, blobs: Arc::default(), requests: Arc::default(), answer };
         let (blobs, requests) = (Arc::clone(&gate.blobs), Arc::clone(&gate.requests));
+        let answer = Arc::clone(&gate.answer);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (blobs, server) = (Arc::clone(&blobs), TcpStream::connect(("127.0.0.1", port)));
-                let requests = Arc::clone(&requests);
+                let (requests, answer) = (Arc::clone(&requests), Arc::clone(&answer));
                 std::thread::spawn(move || {
                     let Ok(server) = server else { return };
                     let (mut answers, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
@@ -62,7 +72,7 @@ impl Gate {
                         let _ = std::io::copy(&mut answers, &mut to);
                         let _ = to.shutdown(Shutdown::Both);
                     });
-                    pass(&client, &server, &blobs, &requests);
+                    pass(&client, &server, &blobs, &requests, &answer);
                     for side in [client, server] {
                         let _ = side.shutdown(Shutdown::Both);
                     }
@@ -88,19 +98,44 @@ impl Gate {
         self.requests.most_held.swap(0, Ordering::SeqCst)
     }
 
+    /// Answers requests with this method, and this in their path, by itself: with these bytes, after which the connection ends.
+    pub(crate) fn answer(&self, method: &'static str, part: &str, bytes: &[u8]) {
+        let answer = Answer { method, part: part.to_owned(), bytes: bytes.to_vec() };
+        *self.answer.lock().unwrap() = Some(answer);
+    }
+
+    /// Passes all on again.
+    pub(crate) fn answer_nothing(&self) {
+        *self.answer.lock().unwrap() = None;
+    }
+
     pub(crate) fn let_blobs(&self, how: Blobs) {
         self.blobs.store(how as u8, Ordering::SeqCst);
     }
 }
 
 /// Passes on requests, whose heads come in one piece each.
-fn pass(mut client: &TcpStream, mut server: &TcpStream, blobs: &AtomicU8, requests: &Requests) {
+fn pass(
+    mut client: &TcpStream,
+    mut server: &TcpStream,
+    blobs: &AtomicU8,
+    requests: &Requests,
+    answer: &Mutex<Option<Answer>>,
+) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(read) = client.read(&mut buffer) {
         let bytes = &buffer[..read];
         let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
         if [&b"GET "[..], b"HEAD ", b"PUT ", b"POST "].iter().any(|method| line.starts_with(method)) {
             requests.hold_one();
+        }
+        let answered = answer.lock().unwrap().as_ref().and_then(|answer| {
+            let line = String::from_utf8_lossy(line);
+            (line.starts_with(answer.method) && line.contains(&answer.part)).then(|| answer.bytes.clone())
+        });
+        if let Some(bytes) = answered {
+            let _ = client.write_all(&bytes);
+            return;
         }
         let is_for_blob = line.starts_with(b"GET ") && line.windows(7).any(|part| part == b"/blobs/");
         while is_for_blob && blobs.load(Ordering::SeqCst) == Blobs::Wait as u8 {

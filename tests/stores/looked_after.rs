@@ -140,6 +140,53 @@ fn a_copy_of_a_running_server_serves_the_same_elsewhere() {
     symseal(["store", "rebuild", "--data", place]).refused(2, &["another server uses"]);
 }
 
+/// What the manifests of a copy name is lost to nobody, in whatever order it was made.
+#[test]
+fn a_copy_without_the_links_of_its_blobs_keeps_the_bytes_and_offers_them_again() {
+    let Some(_) = tool("curl") else { return };
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let running = RunningServer::start(&data);
+    publish(root.path(), &running.address, "app", 1);
+    let manifest = get(&running.address, "/v2/app/manifests/1").json();
+    let child = manifest["manifests"][0]["digest"].as_str().unwrap().to_owned();
+    let layers = get(&running.address, &format!("/v2/app/manifests/{child}")).json()["layers"].clone();
+    let blob = layers[0]["digest"].as_str().unwrap().to_owned();
+    let other = sha256(&get(&running.address, &format!("/buildid/{}/executable", id(1))).body);
+    drop(running);
+    let place = data.to_str().unwrap();
+    let said = |kind: &str, digest: &str| {
+        data.join("repositories/app").join(kind).join("sha256").join(digest.strip_prefix("sha256:").unwrap())
+    };
+    std::fs::remove_dir_all(data.join("repositories/app/_blobs")).unwrap();
+    let unlinked = symseal(["store", "scrub", "--data", place, "--json"]);
+    assert_eq!(unlinked.status, 1, "{}", unlinked.stderr);
+    let unlinked = unlinked.json()["unlinked"].to_string();
+    assert!(unlinked.contains(&blob), "{unlinked}");
+    symseal(["store", "scrub", "--data", place]).refused(1, &[]);
+    let gone = symseal(["store", "gc", "--data", place, "--grace", "0s", "--json"]).ok().json();
+    assert_eq!(gone["blobs"], 0, "{gone}");
+
+    // One manifest is not said to be here either.
+    std::fs::remove_file(said("_manifests", &child)).unwrap();
+    let running = RunningServer::start(&data);
+    for path in [
+        format!("/v2/app/blobs/{blob}"),
+        format!("/v2/app/manifests/{child}"),
+        format!("/buildid/{}/debuginfo", id(1)),
+        format!("/buildid/{}/executable", id(1)),
+    ] {
+        assert_eq!(get(&running.address, &path).status, 200, "{path}");
+    }
+    drop(running);
+    symseal(["store", "scrub", "--data", place]).ok();
+
+    std::fs::remove_file(said("_blobs", &blob)).unwrap();
+    std::fs::remove_file(blob_file(&data, &other)).unwrap();
+    let rebuilt = symseal(["store", "rebuild", "--data", place, "--json"]).ok().json();
+    assert_eq!((&rebuilt["linked"], &rebuilt["lost"]), (&1.into(), &1.into()), "{rebuilt}");
+}
+
 /// As docs/operating.md describes it.
 #[test]
 fn a_directory_that_is_copied_to_a_bucket_is_the_same_store_with_what_was_taken_down() {

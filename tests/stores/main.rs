@@ -15,11 +15,13 @@ mod program;
 mod collected;
 mod commands;
 mod doctor;
+mod faults;
 mod gate;
 mod looked_after;
 mod moved;
 mod object_store;
 mod objects;
+mod other_store;
 #[cfg(target_os = "linux")]
 mod owner;
 mod put_back;

@@ -93,7 +93,7 @@ fn a_database_is_reached_by_tls_when_the_authority_named_vouches_for_its_name() 
     refused(&url("127.0.0.1", "verify-full", &ours), &what_to_do);
     refused(&postgres.url_by_tls("localhost", &database, "sslmode=verify-full"), &what_to_do);
     // The authority alone, whatever the server is called; and no plain text, which it does not take.
-    drop(server(&data("verify-ca"), &["--database", &url("127.0.0.1", "verify-ca", &ours)], &[]));
+    drop(server(&data("sound"), &["--database", &url("127.0.0.1", "verify-ca", &ours)], &[]));
     refused(&postgres.url_by_tls("localhost", &database, "sslmode=disable"), &["pg_hba.conf"]);
 }
 

@@ -476,6 +476,19 @@ impl BlobDirectory {
     }
 }
 
+/// Refuses a file that has not the bytes which are said of its blob: a crash, or a copy that broke off, may have cut it off.
+///
+/// # Errors
+/// It has not.
+pub(crate) fn check_size(digest: &BlobDigest, found: u64, said: u64) -> io::Result<()> {
+    if found == said {
+        return Ok(());
+    }
+    let problem = format!("{digest} has {found} bytes here, expected {said}: symseal store scrub moves it aside");
+    tracing::error!(problem, "a blob is cut off, or damaged, and is given to nobody");
+    Err(io::Error::new(io::ErrorKind::InvalidData, problem))
+}
+
 /// Maps a file of the data directory: nothing in it is rewritten or shortened once it is whole. An empty one cannot be mapped.
 pub(crate) fn map_own(file: &File) -> io::Result<Mmap> {
     // SAFETY: the file is our own; what it holds is replaced by rename, and never changed in place.

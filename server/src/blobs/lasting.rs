@@ -3,6 +3,7 @@
 use std::io;
 
 use super::NotGiven;
+use crate::objects::{Failure, Why};
 
 /// Whether reading again would fail alike: the bytes are not there, are damaged, or are not what was expected. Everything else (an object store
 /// that does not answer, a full disk, no file descriptors left) says nothing of what is there, and nothing may be concluded from it.
@@ -15,8 +16,9 @@ pub(crate) fn is_lasting(error: &io::Error) -> bool {
             | io::ErrorKind::UnexpectedEof
             | io::ErrorKind::IsADirectory
     );
+    let is_of_one_object = Failure::why(error) == Some(Why::OneObject);
     // A part of the disk that cannot be read any more: the rest can, and is served.
-    is_of_the_bytes || error.raw_os_error() == Some(libc::EIO) || NotGiven::is_why(error)
+    is_of_the_bytes || is_of_one_object || error.raw_os_error() == Some(libc::EIO) || NotGiven::is_why(error)
 }
 
 /// What was read; `None` where that failed for good.

@@ -12,7 +12,7 @@ mod upload;
 
 pub(crate) use digest::{Algorithm, BlobDigest, Hasher, ParseDigestError};
 pub(crate) use directory::{
-    BlobDirectory, BlobNames, NotGiven, OpenBlob, map_own, mark, sweep_unfinished, sync_directory,
+    BlobDirectory, BlobNames, NotGiven, OpenBlob, check_size, map_own, mark, sweep_unfinished, sync_directory,
     write_file_atomically,
 };
 pub(crate) use lasting::{is_lasting, unless_lost};

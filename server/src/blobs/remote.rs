@@ -123,7 +123,17 @@ impl Remote {
     pub(super) fn fetch(&self, directory: &BlobDirectory, digest: &BlobDigest) -> io::Result<()> {
         let turn = Arc::clone(self.turns().entry(digest.clone()).or_default());
         let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let fetched = if directory.path(digest).try_exists()? { Ok(()) } else { self.download(directory, digest) };
+        let fetched = if directory.path(digest).try_exists()? {
+            Ok(())
+        } else {
+            match self.download(directory, digest) {
+                // One answer proves nothing of the object.
+                Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::NotFound) => {
+                    self.download(directory, digest)
+                }
+                downloaded => downloaded,
+            }
+        };
         self.turns().remove(digest);
         fetched
     }

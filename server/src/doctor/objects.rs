@@ -8,8 +8,9 @@ use super::upstreams::{Asked, ask};
 use super::{Finding, clocks};
 use crate::clock::between;
 use crate::config::{BlobsConfig, Config};
+use crate::objects::MARK;
 use crate::objects::{Failure, Objects, Why, certificates, read_certificates};
-use crate::opened::{MARK, objects_of};
+use crate::opened::objects_of;
 
 /// An HTTP date has whole seconds (RFC 9110, 5.6.7).
 const HTTP_DATE: Duration = Duration::from_secs(1);
@@ -39,7 +40,7 @@ fn reached(objects: &Arc<Objects>) -> Finding {
                 "give the server a key that may list, read, write and delete in this bucket (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
             }
             Some(Why::NoBucket) => "make the bucket, or name the one that is meant (blobs)",
-            Some(Why::Silent) | None => {
+            Some(Why::OneObject | Why::Silent) | None => {
                 "let the object store run, and name it rightly (s3.endpoint, s3.region, s3.ca, AWS_ENDPOINT_URL)"
             }
         };

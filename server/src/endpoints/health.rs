@@ -55,7 +55,8 @@ async fn database(app: &App) -> Result<(), String> {
 async fn objects(app: &App) -> Result<(), String> {
     let Some(objects) = app.blobs.objects() else { return Ok(()) };
     let objects = Arc::clone(objects);
-    let answers = app.pool.run(move || objects.ping()).await.map_err(|error| error.to_string())?;
+    let look = move || objects.ping().and_then(|()| objects.takes_writes());
+    let answers = app.pool.run(look).await.map_err(|error| error.to_string())?;
     answers.map_err(|error| format!("the object store: {}", told_of_storage(&error)))
 }
 

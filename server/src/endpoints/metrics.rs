@@ -27,6 +27,16 @@ pub(crate) async fn get(State(app): State<Arc<App>>, Extension(caller): Extensio
     write("cache_files", "gauge", "Files in the cache of what was made or fetched.", files);
     write("cache_bytes", "gauge", "Their bytes.", bytes);
     write("cache_capacity_bytes", "gauge", "Bytes that they may have.", app.cache.capacity());
+    if let Some(follower) = &app.follower {
+        let (unread, believed) = follower.unread();
+        write("changes_unread", "gauge", "What other servers changed and could not be read yet.", unread);
+        write(
+            "changes_given_up_total",
+            "counter",
+            "What was read so often in vain that it is taken for gone or damaged.",
+            believed,
+        );
+    }
     if let Some((open, most, sent_away)) = app.crowd.get().map(|crowd| crowd.counts()) {
         write("connections", "gauge", "Connections that are open.", open as u64);
         write(

@@ -23,6 +23,9 @@ pub(crate) fn told_of_storage(error: &io::Error) -> &'static str {
         _ if Failure::why(error) == Some(Why::NoBucket) => {
             "the server's store has no such bucket: the server's operator has to make it, or to name another"
         }
+        _ if Failure::why(error) == Some(Why::OneObject) => {
+            "the server's store does not give this one object: the server's operator has to look at it, the log says at which"
+        }
         io::ErrorKind::HostUnreachable if is_of_database(error) => {
             "the server's database does not answer: try again soon"
         }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::BY_ID;
 use crate::app::App;
-use crate::blobs::{BlobDigest, OpenBlob};
+use crate::blobs::{BlobDigest, OpenBlob, check_size};
 use crate::debug_files::Candidate;
 use crate::http::{FileAnswer, Source, accepted_coding, break_connection, file_response, names_tag};
 
@@ -30,31 +30,39 @@ pub(crate) async fn first_there(
     others: impl FnOnce(usize) -> Vec<Candidate>,
 ) -> Result<(Candidate, Source), Response> {
     let broken = |candidate: &Candidate, error: &io::Error| break_connection(&format!("{}: {error}", candidate.digest));
-    let lost = match source(app, &best.digest).await {
+    let lost = match source(app, &best).await {
         Ok(source) => return Ok((best, source)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => error,
+        Err(error) if is_lost(&error) => error,
         Err(error) => return Err(broken(&best, &error)),
     };
     for other in others(MOST_CANDIDATES).into_iter().filter(|other| other.digest != best.digest) {
-        match source(app, &other.digest).await {
+        match source(app, &other).await {
             Ok(source) => {
                 tracing::warn!(lost = %best.digest, answers = %other.digest, "a file is missing, and another of its debug id answers");
                 return Ok((other, source));
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if is_lost(&error) => {}
             Err(error) => return Err(broken(&other, &error)),
         }
     }
     Err(broken(&best, &lost))
 }
 
-async fn source(app: &App, digest: &BlobDigest) -> io::Result<Source> {
-    if let Some(mapped) = app.blobs.mapped(digest) {
-        return Ok(Source::Map(mapped));
-    }
-    app.blobs.bring(digest).await?;
-    let (blobs, wanted) = (app.blobs.clone(), digest.clone());
-    app.pool.run(move || Source::of(&blobs, &wanted)).await.map_err(io::Error::other)?
+async fn source(app: &App, Candidate { digest, size, .. }: &Candidate) -> io::Result<Source> {
+    let source = if let Some(mapped) = app.blobs.mapped(digest) {
+        Source::Map(mapped)
+    } else {
+        app.blobs.bring(digest).await?;
+        let (blobs, wanted) = (app.blobs.clone(), digest.clone());
+        app.pool.run(move || Source::of(&blobs, &wanted)).await.map_err(io::Error::other)??
+    };
+    check_size(digest, source.size(), *size)?;
+    Ok(source)
+}
+
+/// Whether the bytes are not here, or not whole.
+fn is_lost(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
 }
 
 /// GET or HEAD of a blob.

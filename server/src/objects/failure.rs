@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::io;
 
+use object_store::client::{HttpError, HttpErrorKind};
+
 /// What object stores call that, where the status does not say it. (Amazon S3 API reference, "Error responses": some of these come with 400; versitygw has
 /// 404 for a key that it does not know)
 const CODES: [&str; 11] = [
@@ -26,6 +28,8 @@ pub(crate) enum Why {
     CredentialsRefused,
     /// There is no such bucket.
     NoBucket,
+    /// The object store answers, and takes the credentials, but does not give this one object, or not whole.
+    OneObject,
     /// The object store does not answer, or with an error of its own.
     Silent,
 }
@@ -55,19 +59,39 @@ impl From<Failure> for io::Error {
 /// Whether an answer of the object store says that it does not take the credentials.
 pub(super) fn is_refusal(error: &object_store::Error) -> bool {
     use object_store::Error::{PermissionDenied, Unauthenticated};
-    let mut cause: Option<&dyn Error> = Some(error);
-    let said = std::iter::from_fn(|| {
-        let this = cause?;
-        cause = this.source();
-        Some(this.to_string())
-    });
-    matches!(error, PermissionDenied { .. } | Unauthenticated { .. }) || said.into_iter().any(|text| is_code(&text))
+    matches!(error, PermissionDenied { .. } | Unauthenticated { .. })
+        || causes(error).any(|cause| is_code(&cause.to_string()))
+}
+
+/// Whether an answer of the object store says that there is no such bucket.
+pub(super) fn is_bucket_gone(error: &object_store::Error) -> bool {
+    causes(error).any(|cause| code(&cause.to_string()) == Some("NoSuchBucket"))
+}
+
+/// Whether it kept silent for too long.
+pub(super) fn is_silence(error: &object_store::Error) -> bool {
+    let is_late = |cause: &HttpError| matches!(cause.kind(), HttpErrorKind::Timeout | HttpErrorKind::Connect);
+    causes(error).any(|cause| cause.downcast_ref::<HttpError>().is_some_and(is_late))
+}
+
+/// An error, and what is behind it.
+fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let this = next?;
+        next = this.source();
+        Some(this)
+    })
 }
 
 /// Whether a text holds the document of such an error.
 fn is_code(text: &str) -> bool {
-    let code = text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>"));
-    code.is_some_and(|(code, _)| CODES.contains(&code.trim()))
+    code(text).is_some_and(|code| CODES.contains(&code))
+}
+
+fn code(text: &str) -> Option<&str> {
+    let (code, _) = text.split_once("<Code>")?.1.split_once("</Code>")?;
+    Some(code.trim())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 mod authority;
 mod failure;
 mod place;
+mod writing;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -32,7 +33,8 @@ pub(crate) use authority::{certificates, read as read_certificates};
 pub(crate) use failure::{Failure, Why};
 pub use place::{BlobsUrl, ParseBlobsUrlError};
 
-use failure::is_refusal;
+use failure::{is_bucket_gone, is_refusal, is_silence};
+use writing::Writing;
 
 /// A file up to this many bytes goes in one request; a larger one in parts of this size or more.
 const PART: u64 = 8 << 20;
@@ -64,6 +66,9 @@ const TRIES_FOR: Duration = Duration::from_secs(4);
 /// After a failure nobody asks again for so long, so that requests do not queue for what does not answer.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// An object that is asked for to see whether the object store answers, and written to see whether it takes what is written: each start writes it.
+pub(crate) const MARK: &str = "symseal.txt";
+
 /// How to reach it, where the environment does not say.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reach {
@@ -91,6 +96,9 @@ pub(crate) struct Objects {
     in_memory: Arc<Semaphore>,
     /// When it last did not answer, or refused to, and what was said.
     failed: Mutex<Option<(Instant, Failure)>>,
+    /// When it last answered though it did not give some object.
+    answered: Mutex<Option<Instant>>,
+    writing: Writing,
 }
 
 impl Objects {
@@ -124,7 +132,8 @@ impl Objects {
         let (store, reading) = (silent_for(SILENCE)?, silent_for(reach.silence.unwrap_or(BLOB_SILENCE))?);
         let in_memory = Arc::new(Semaphore::new(PARTS_IN_MEMORY));
         let (url, runtime) = (url.clone(), Handle::current());
-        Ok(Self { store, reading, url, runtime, in_memory, failed: Mutex::default() })
+        let (failed, answered, writing) = Default::default();
+        Ok(Self { store, reading, url, runtime, in_memory, failed, answered, writing })
     }
 
     /// Where it is.
@@ -140,13 +149,20 @@ impl Objects {
     /// Whether it answers, and takes the credentials. Of an absent object the answer to a HEAD says nothing more; where the key is not known versitygw answers
     /// 404 too.
     pub(crate) fn ping(&self) -> io::Result<()> {
-        self.read("ping", |_| Ok(())).map(drop)
+        self.read(MARK, |_| Ok(())).map(drop)
     }
 
     /// Stores bytes under a key, in place of what was there.
     pub(crate) fn put(&self, key: &str, bytes: impl Into<Bytes>) -> io::Result<()> {
         let payload = PutPayload::from(bytes.into());
-        self.ask("put", key, self.store.put(&self.path(key), payload))?.map(drop).ok_or_else(|| self.odd("put", key))
+        let put = self.some("put", key, self.store.put(&self.path(key), payload)).map(drop);
+        self.writing.tried(put.as_ref().err());
+        put
+    }
+
+    /// Whether it takes what is written, as far as is known: where nothing was written of late, the mark of a start is.
+    pub(crate) fn takes_writes(&self) -> io::Result<()> {
+        self.writing.look(|| self.put(MARK, format!("symseal {}\n", env!("CARGO_PKG_VERSION")).into_bytes()))
     }
 
     /// Stores a file under a key. It is seen whole or not at all.
@@ -211,7 +227,7 @@ impl Objects {
     fn part_sent(&self, key: &str, done: Result<object_store::Result<()>, tokio::task::JoinError>) -> io::Result<()> {
         match done {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(self.failed("put a part of", key, &error)),
+            Ok(Err(error)) => Err(self.failed(Doing::Writing("put a part of"), key, &error)),
             Err(error) => Err(io::Error::other(error)),
         }
     }
@@ -234,10 +250,12 @@ impl Objects {
 
     /// Gives an object's bytes to `take` as they come; whether there is one.
     pub(crate) fn read(&self, key: &str, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
-        let Some(found) = self.ask("get", key, self.reading.get(&self.path(key)))? else { return Ok(false) };
+        let Some(found) = self.ask(Doing::Reading("get"), key, self.reading.get(&self.path(key)))? else {
+            return Ok(false);
+        };
         let mut chunks = found.into_stream();
         while let Some(chunk) = self.runtime.block_on(chunks.next()) {
-            take(&chunk.map_err(|error| self.failed("get", key, &error))?)?;
+            take(&chunk.map_err(|error| self.failed(Doing::Body, key, &error))?)?;
         }
         Ok(true)
     }
@@ -246,51 +264,84 @@ impl Objects {
     /// left out.
     pub(crate) fn get_all(&self, keys: Vec<String>, limit: u64) -> io::Result<Vec<Small>> {
         let get = |key: String| async move {
-            let found = self.store.get(&self.path(&key)).await;
-            let bytes = match found {
-                Ok(found) if found.meta.size <= limit => found.bytes().await,
-                Ok(found) => {
-                    let problem = format!("it has {} bytes, expected at most {limit}", found.meta.size);
-                    return Ok(Some((key, Err(problem))));
-                }
-                Err(error) => Err(error),
+            let found = match self.store.get(&self.path(&key)).await {
+                Ok(found) => found,
+                Err(error) if is_absence(&error) => return Ok(None),
+                Err(error) => return Self::of_one(Doing::Reading("get"), key, error),
             };
-            match bytes {
-                Ok(bytes) => Ok(Some((key, Ok(bytes.to_vec())))),
-                Err(error) if is_absence(&error) => Ok(None),
-                Err(error) => Err(self.failed("get", &key, &error)),
+            if found.meta.size > limit {
+                let problem = format!("it has {} bytes, expected at most {limit}", found.meta.size);
+                return Ok(Some((key, Ok(Err(problem)))));
+            }
+            match found.bytes().await {
+                Ok(bytes) => Ok(Some((key, Ok(Ok(bytes.to_vec()))))),
+                Err(error) => Self::of_one(Doing::Body, key, error),
             }
         };
-        let found = futures_util::stream::iter(keys).map(get).buffer_unordered(READS_AT_ONCE);
-        self.runtime.block_on(found.try_filter_map(|found| async { Ok(found) }).try_collect())
+        let found = self.gathered(keys.into_iter().map(get))?;
+        let small = |(key, found): (String, Answered<Result<Vec<u8>, String>>)| {
+            let read = match found {
+                Ok(read) => read,
+                Err((doing, error)) => Err(self.one_object(doing, &key, &error)?),
+            };
+            Ok((key, read))
+        };
+        found.into_iter().map(small).collect()
+    }
+
+    /// What becomes of an error that may be one object's: it is kept, and looked at when the others have come.
+    fn of_one<T>(doing: Doing, key: String, error: object_store::Error) -> Gathered<T> {
+        if doing.may_be_of_one(&error) { Ok(Some((key, Err((doing, error))))) } else { Err((doing, key, error)) }
+    }
+
+    /// Many answers at once.
+    fn gathered<T>(
+        &self,
+        requests: impl Iterator<Item = impl Future<Output = Gathered<T>>>,
+    ) -> io::Result<Vec<(String, Answered<T>)>> {
+        let found = futures_util::stream::iter(requests).buffer_unordered(READS_AT_ONCE);
+        let found = self.runtime.block_on(found.try_filter_map(|found| async { Ok(found) }).try_collect());
+        found.map_err(|(doing, key, error)| self.failed(doing, &key, &error))
+    }
+
+    /// What is said of one object, where it is that one's trouble alone.
+    fn one_object(&self, doing: Doing, key: &str, error: &object_store::Error) -> io::Result<String> {
+        let failure = self.failed(doing, key, error);
+        if Failure::why(&failure) == Some(Why::OneObject) { Ok(failure.to_string()) } else { Err(failure) }
     }
 
     /// Bytes of an object; `None` where there is none.
     pub(crate) fn size(&self, key: &str) -> io::Result<Option<u64>> {
-        Ok(self.ask("find", key, self.reading.head(&self.path(key)))?.map(|meta| meta.size))
+        Ok(self.ask(Doing::Reading("find"), key, self.reading.head(&self.path(key)))?.map(|meta| meta.size))
     }
 
     /// When an object was written; `None` where there is none.
     pub(crate) fn modified(&self, key: &str) -> io::Result<Option<SystemTime>> {
-        Ok(self.ask("find", key, self.reading.head(&self.path(key)))?.map(|meta| meta.last_modified.into()))
+        Ok(self
+            .ask(Doing::Reading("find"), key, self.reading.head(&self.path(key)))?
+            .map(|meta| meta.last_modified.into()))
     }
 
     /// Those of some keys under which there is an object, asked for many at once.
     pub(crate) fn among(&self, keys: HashSet<String>) -> io::Result<HashSet<String>> {
         let find = |key: String| async move {
             match self.store.head(&self.path(&key)).await {
-                Ok(_) => Ok(Some(key)),
+                Ok(_) => Ok(Some((key, Ok(())))),
                 Err(error) if is_absence(&error) => Ok(None),
-                Err(error) => Err(self.failed("find", &key, &error)),
+                Err(error) => Self::of_one(Doing::Reading("find"), key, error),
             }
         };
-        let found = futures_util::stream::iter(keys).map(find).buffer_unordered(READS_AT_ONCE);
-        self.runtime.block_on(found.try_filter_map(|found| async { Ok(found) }).try_collect())
+        let found = self.gathered(keys.into_iter().map(find))?;
+        // One that is refused is there: of what is not the object store says so.
+        let is_there = |(key, found): (String, Answered<()>)| {
+            found.or_else(|(doing, error)| self.one_object(doing, &key, &error).map(drop)).map(|()| key)
+        };
+        found.into_iter().map(is_there).collect()
     }
 
     /// Removes an object, which may be gone already.
     pub(crate) fn delete(&self, key: &str) -> io::Result<()> {
-        self.ask("delete", key, self.store.delete(&self.path(key))).map(drop)
+        self.ask(Doing::Writing("delete"), key, self.store.delete(&self.path(key))).map(drop)
     }
 
     /// Gives an object another key.
@@ -331,7 +382,7 @@ impl Objects {
     pub(crate) fn list(&self, below: &str) -> io::Result<Vec<(String, u64)>> {
         let all = self.store.list(Some(&self.path(below)));
         let named = all.map_ok(|meta| (self.key(&meta.location), meta.size));
-        self.runtime.block_on(named.try_collect()).map_err(|error| self.failed("list", below, &error))
+        self.runtime.block_on(named.try_collect()).map_err(|error| self.failed(Doing::Listing, below, &error))
     }
 
     /// Gives every key below a prefix to `take` as it comes, with the bytes of its object and the time at which that was written.
@@ -342,7 +393,7 @@ impl Objects {
     ) -> io::Result<()> {
         let mut all = self.store.list(Some(&self.path(below)));
         while let Some(found) = self.runtime.block_on(all.next()) {
-            let meta = found.map_err(|error| self.failed("list", below, &error))?;
+            let meta = found.map_err(|error| self.failed(Doing::Listing, below, &error))?;
             take(&self.key(&meta.location), meta.size, meta.last_modified.into())?;
         }
         Ok(())
@@ -355,7 +406,7 @@ impl Objects {
         };
         let all = self.store.list(Some(&self.path(below)));
         let stamped = all.map_ok(|meta| (self.key(&meta.location), stamp(&meta)));
-        self.runtime.block_on(stamped.try_collect()).map_err(|error| self.failed("list", below, &error))
+        self.runtime.block_on(stamped.try_collect()).map_err(|error| self.failed(Doing::Listing, below, &error))
     }
 
     fn path(&self, key: &str) -> Path {
@@ -371,7 +422,7 @@ impl Objects {
     /// `None` where there is no such object.
     fn ask<T>(
         &self,
-        doing: &str,
+        doing: Doing,
         key: &str,
         request: impl Future<Output = object_store::Result<T>>,
     ) -> io::Result<Option<T>> {
@@ -390,8 +441,13 @@ impl Objects {
         }
     }
 
-    fn some<T>(&self, doing: &str, key: &str, request: impl Future<Output = object_store::Result<T>>) -> io::Result<T> {
-        self.ask(doing, key, request)?.ok_or_else(|| self.odd(doing, key))
+    fn some<T>(
+        &self,
+        doing: &'static str,
+        key: &str,
+        request: impl Future<Output = object_store::Result<T>>,
+    ) -> io::Result<T> {
+        self.ask(Doing::Writing(doing), key, request)?.ok_or_else(|| self.odd(doing, key))
     }
 
     fn odd(&self, doing: &str, key: &str) -> io::Error {
@@ -400,29 +456,92 @@ impl Objects {
         io::Error::new(io::ErrorKind::HostUnreachable, problem)
     }
 
-    fn failed(&self, doing: &str, key: &str, error: &object_store::Error) -> io::Error {
-        let why = if is_refusal(error) {
-            Why::CredentialsRefused
-        } else if is_absence(error) {
-            Why::NoBucket
+    /// What is made of an error. Nobody asks again for a while, but where it is the trouble of one object, or of writing alone.
+    fn failed(&self, doing: Doing, key: &str, error: &object_store::Error) -> io::Error {
+        // What is asked of it to see whether it answers is no object among others.
+        let is_mark = key == MARK && !matches!(doing, Doing::Writing(_));
+        let why = if doing.may_be_of_one(error) && !is_mark && self.answers() {
+            if matches!(doing, Doing::Writing(_)) { Why::CredentialsRefused } else { Why::OneObject }
         } else {
-            Why::Silent
+            let why = why(error);
+            let failure = self.failure(doing, key, error, why);
+            let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+            *failed = Some((Instant::now(), failure.clone()));
+            return failure.into();
         };
+        self.failure(doing, key, error, why).into()
+    }
+
+    fn failure(&self, doing: Doing, key: &str, error: &object_store::Error, why: Why) -> Failure {
         let what = match why {
             Why::CredentialsRefused => "refuses this server's credentials, or they do not let it",
             Why::NoBucket => "has no such bucket",
+            Why::OneObject => "answers, but does not give this object, or not whole",
             Why::Silent => "does not answer",
         };
+        let doing = doing.name();
         let problem = format!("the object store {} {what} (to {doing} {key}): {}", self.url, authority::told(error));
         tracing::warn!(problem);
-        let failure = Failure { problem, why };
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        *failed = Some((Instant::now(), failure.clone()));
-        failure.into()
+        Failure { problem, why }
+    }
+
+    /// Whether it answers, and takes the credentials, when it is asked for an object of this server's own. Not asked by each who is refused something.
+    fn answers(&self) -> bool {
+        let answered = || self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        if answered().is_some_and(|at| at.elapsed() < PAUSE) {
+            return true;
+        }
+        let asked = self.runtime.block_on(async { self.reading.get(&self.path(MARK)).await?.bytes().await });
+        let answers = asked.map_or_else(|error| is_absence(&error), |_| true);
+        *answered() = answers.then(Instant::now);
+        answers
+    }
+}
+
+/// What is asked of the object store, in words.
+#[derive(Debug, Clone, Copy)]
+enum Doing {
+    Reading(&'static str),
+    /// An answer whose head has come.
+    Body,
+    Writing(&'static str),
+    Listing,
+}
+
+impl Doing {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Reading(name) | Self::Writing(name) => name,
+            Self::Body => "get",
+            Self::Listing => "list",
+        }
+    }
+
+    /// Whether an error may say something of one object alone.
+    fn may_be_of_one(self, error: &object_store::Error) -> bool {
+        match self {
+            Self::Reading(_) | Self::Writing(_) => is_refusal(error),
+            Self::Body => is_refusal(error) || !is_silence(error),
+            Self::Listing => false,
+        }
+    }
+}
+
+/// One of many answers: what was found, or an error that may be the object's own.
+type Answered<T> = Result<T, (Doing, object_store::Error)>;
+
+/// The same with its key; `None` where there is nothing. Its error is everybody's.
+type Gathered<T> = Result<Option<(String, Answered<T>)>, (Doing, String, object_store::Error)>;
+
+fn why(error: &object_store::Error) -> Why {
+    match () {
+        () if is_refusal(error) => Why::CredentialsRefused,
+        () if is_absence(error) || is_bucket_gone(error) => Why::NoBucket,
+        () => Why::Silent,
     }
 }
 
 /// Whether an answer says that there is no such object.
 fn is_absence(error: &object_store::Error) -> bool {
-    matches!(error, object_store::Error::NotFound { .. }) && !is_refusal(error)
+    matches!(error, object_store::Error::NotFound { .. }) && !is_refusal(error) && !is_bucket_gone(error)
 }

@@ -11,6 +11,7 @@ use super::manifest::{Child, MANIFEST_LIMIT, Manifest, Reference};
 use super::name::Tag;
 use super::repository::Repository;
 use crate::blobs::{BlobDigest, BlobDirectory, unless_lost};
+use crate::objects::{Failure, Why};
 
 /// A manifest on its way in: checked, not visible yet.
 #[derive(Debug)]
@@ -332,7 +333,11 @@ impl Repository {
 
 /// A manifest as it was sent. Bytes that are lost keep what they named until the next start. Blocks.
 pub(super) fn stored_manifest(digest: &BlobDigest, blobs: &BlobDirectory) -> io::Result<Option<Manifest>> {
-    let bytes = unless_lost(blobs.read(digest, MANIFEST_LIMIT as u64))?;
+    let bytes = match blobs.read(digest, MANIFEST_LIMIT as u64) {
+        // Withheld is not lost: whoever hides or deletes it has to know what it names.
+        Err(error) if Failure::why(&error) == Some(Why::OneObject) => return Err(error),
+        read => unless_lost(read)?,
+    };
     Ok(bytes.and_then(|bytes| Manifest::parse(&bytes, None).ok()))
 }
 

@@ -50,6 +50,7 @@ impl Repository {
             || content.links.is_named(digest)
             || content.has_manifest(digest)
             || content.deleted.contains_key(digest)
+            || content.kept.contains(digest)
             || content.hides(digest)
     }
 

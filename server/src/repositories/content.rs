@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::deleted::Deleted;
-use super::folder::{Folder, Said};
+use super::folder::{FactKey, Folder, Said};
 use super::hidden::Hidden;
 use super::links::Links;
 use super::manifest::{Child, MANIFEST_LIMIT, Manifest};
@@ -34,6 +34,12 @@ pub(super) struct Content {
     /// How many of them are bundles.
     pub(super) bundles: u64,
     pub(super) tags: BTreeMap<Tag, BlobDigest>,
+    /// Keys of what could not be read at the start, where another server may have written it: it is read again.
+    pub(super) unread: Vec<String>,
+    /// What may have been named by a manifest that is not here: nobody is given it, and its bytes stay.
+    pub(super) kept: Vec<BlobDigest>,
+    /// Tags that a start found to lead to manifests which are not here.
+    pub(super) tags_ahead: Vec<(Tag, BlobDigest)>,
     /// Subject to its referrers; the subject need not be here.
     pub(super) referrers: HashMap<BlobDigest, BTreeSet<BlobDigest>>,
 }
@@ -47,7 +53,8 @@ impl Content {
         blobs: &BlobDirectory,
         present: &BlobNames,
     ) -> io::Result<Self> {
-        let mut content = Content { is_damaged: !said.damaged.is_empty(), ..Content::default() };
+        let is_damaged = !said.damaged.is_empty();
+        let mut content = Content { is_damaged, unread: said.unread, ..Content::default() };
         for fact in said.damaged {
             tracing::error!(repository = %name, fact, "a fact of the repository is damaged and left out: write it again by pushing what it is about; no blob of the repository is collected");
         }
@@ -69,6 +76,7 @@ impl Content {
                 }
                 Err(error) => {
                     tracing::warn!(repository = %name, %digest, error, "the manifest is unreadable and no longer offered; no blob of the repository is collected");
+                    content.unread.extend(folder.key_where_shared(name, FactKey::Manifest(digest.clone())));
                     content.unreadable.push(digest);
                 }
             }
@@ -91,6 +99,10 @@ impl Content {
         for (tag, digest) in said.tags {
             if content.manifests.contains_key(&digest) {
                 content.tags.insert(tag, digest);
+            } else if let Some(key) = folder.key_where_shared(name, FactKey::Tag(tag.clone())) {
+                content.unread.push(key);
+            } else if !content.unreadable.contains(&digest) {
+                content.tags_ahead.push((tag, digest));
             }
         }
         content.leave_all(named_by_orphans);
@@ -101,6 +113,7 @@ impl Content {
     pub(super) fn insert_manifest(&mut self, digest: BlobDigest, mut manifest: Manifest) {
         self.recover(&digest);
         self.deleted.remove(&digest);
+        self.unreadable.retain(|unreadable| *unreadable != digest);
         if !self.manifests.contains_key(&digest) {
             self.links.name(manifest.children());
             self.manifest_bytes = self.manifest_bytes.saturating_add(manifest.size);

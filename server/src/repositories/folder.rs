@@ -9,7 +9,7 @@
 //! repositories/<name>/_uploads/<id>                 bytes of an upload session, always a file
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,8 @@ pub(super) struct Said {
     pub(super) tags: Vec<(Tag, BlobDigest)>,
     /// What cannot be read as what it is: its file or key, and why.
     pub(super) damaged: Vec<String>,
+    /// Keys of that, and of what was listed and is not there.
+    pub(super) unread: Vec<String>,
 }
 
 impl Folder {
@@ -151,6 +153,19 @@ impl Folder {
         }
     }
 
+    /// Whether a manifest is marked as deleted.
+    pub(super) fn is_deleted(&self, digest: &BlobDigest) -> io::Result<bool> {
+        match &self.facts {
+            Some(facts) => facts.has(&self.digest_key("_deleted", digest)),
+            None => self.digest_path("_deleted", digest).try_exists(),
+        }
+    }
+
+    /// The key of a fact that other servers may change.
+    pub(super) fn key_where_shared(&self, name: &RepositoryName, fact: FactKey) -> Option<String> {
+        self.facts.as_ref().map(|_| fact.key(name))
+    }
+
     fn orphans(&self) -> io::Result<Vec<(BlobDigest, SystemTime)>> {
         let with_time = |digest: BlobDigest| {
             let told = fs::metadata(self.digest_path("_orphans", &digest))?.modified()?;
@@ -252,7 +267,7 @@ impl Folder {
     }
 
     fn digest_key(&self, kind: &str, digest: &BlobDigest) -> String {
-        format!("{}/{kind}/{}/{}", self.key, digest.algorithm().name(), digest.hex())
+        format!("{}/{kind}/{}", self.key, in_folder(digest))
     }
 
     fn tag_path(&self, tag: &Tag) -> PathBuf {
@@ -280,6 +295,18 @@ pub(crate) enum FactKey {
 }
 
 impl FactKey {
+    /// The key of a fact.
+    pub(crate) fn key(&self, name: &RepositoryName) -> String {
+        let (kind, rest) = match self {
+            Self::Blob(digest) => ("_blobs", in_folder(digest)),
+            Self::Manifest(digest) => ("_manifests", in_folder(digest)),
+            Self::Orphan(digest) => ("_orphans", in_folder(digest)),
+            Self::Deleted(digest) => ("_deleted", in_folder(digest)),
+            Self::Tag(tag) => ("_tags", tag.to_string()),
+        };
+        format!("{FOLDER}/{name}/{kind}/{rest}")
+    }
+
     /// The repository and the fact of a key; `None` for a key of another form.
     pub(crate) fn parse(key: &str) -> Option<(RepositoryName, Self)> {
         // No part of a name begins with an underscore.
@@ -296,6 +323,10 @@ impl FactKey {
         };
         Some((name.parse().ok()?, fact))
     }
+}
+
+fn in_folder(digest: &BlobDigest) -> String {
+    format!("{}/{}", digest.algorithm().name(), digest.hex())
 }
 
 /// Everything that the objects say, by repository.
@@ -316,9 +347,13 @@ fn said_below(facts: &Facts, key: &str) -> io::Result<BTreeMap<RepositoryName, S
             FactKey::Manifest(_) | FactKey::Tag(_) => with_content.push(key),
         }
     }
+    let mut unread: BTreeSet<String> = with_content.iter().cloned().collect();
     for (key, read) in facts.read_all(with_content)? {
         let Some((name, fact)) = FactKey::parse(&key) else { continue };
         let said = said.entry(name).or_default();
+        if read.as_ref().is_ok_and(|text| !matches!(fact, FactKey::Tag(_)) || digest_of(text).is_ok()) {
+            unread.remove(&key);
+        }
         match (fact, read) {
             (FactKey::Manifest(digest), Ok(media_type)) => said.manifests.push((digest, media_type)),
             (FactKey::Tag(tag), Ok(content)) => match digest_of(&content) {
@@ -327,6 +362,11 @@ fn said_below(facts: &Facts, key: &str) -> io::Result<BTreeMap<RepositoryName, S
             },
             (FactKey::Manifest(_) | FactKey::Tag(_), Err(error)) => said.damaged.push(format!("{key}: {error}")),
             (FactKey::Blob(_) | FactKey::Orphan(_) | FactKey::Deleted(_), _) => {}
+        }
+    }
+    for key in unread {
+        if let Some((name, _)) = FactKey::parse(&key) {
+            said.entry(name).or_default().unread.push(key);
         }
     }
     Ok(said)
@@ -420,6 +460,7 @@ mod tests {
             (folder.digest_key("_orphans", &digest), FactKey::Orphan(digest.clone())),
             (folder.tag_key(&tag), FactKey::Tag(tag)),
         ] {
+            assert_eq!(fact.key(&name), key);
             assert_eq!(FactKey::parse(&key), Some((name.clone(), fact)), "{key}");
         }
         for key in [

@@ -156,6 +156,16 @@ impl Links {
         self.named.contains_key(digest)
     }
 
+    /// Bytes of what a manifest names, as that says.
+    pub(super) fn named_size(&self, digest: &BlobDigest) -> Option<u64> {
+        self.named.get(digest).map(|named| named.size)
+    }
+
+    /// Everything that manifests name.
+    pub(super) fn named(&self) -> impl Iterator<Item = &BlobDigest> {
+        self.named.keys()
+    }
+
     /// Whether a manifest that counts names a digest.
     pub(super) fn is_counting(&self, digest: &BlobDigest) -> bool {
         self.named.get(digest).is_some_and(|named| named.counting > 0)

@@ -19,6 +19,7 @@ mod registry;
 mod repository;
 #[cfg(test)]
 mod scene;
+mod unlinked;
 
 pub(crate) use changes::{PutManifest, Removal};
 pub(crate) use collected::Ceased;
@@ -28,3 +29,4 @@ pub(crate) use name::{ParseNameError, RepositoryName, Tag};
 pub use prefix::{ParsePrefixError, Prefix};
 pub(crate) use registry::Repositories;
 pub(crate) use repository::{Held, Repository};
+pub(crate) use unlinked::LinkedAgain;

@@ -111,6 +111,10 @@ impl Repository {
         content
             .links
             .offered()
+            // What a manifest names is kept also where it is not offered.
+            .chain(content.links.named())
+            .chain(content.tags_ahead.iter().map(|(_, digest)| digest))
+            .chain(&content.kept)
             .chain(content.manifests.keys())
             .chain(&content.unreadable)
             .chain(content.deleted.keys())
@@ -126,6 +130,16 @@ impl Repository {
             Reference::Digest(digest) => digest,
         };
         content.manifests.get(digest).map(|manifest| (digest.clone(), Arc::clone(manifest)))
+    }
+
+    /// Bytes of what a manifest of the repository names, as that says.
+    pub(crate) fn named_size(&self, digest: &BlobDigest) -> Option<u64> {
+        self.read().links.named_size(digest)
+    }
+
+    /// Keys of what could not be read at the start, each once.
+    pub(crate) fn take_unread(&self) -> Vec<String> {
+        std::mem::take(&mut self.write().unread)
     }
 
     /// Whether a manifest of the repository names a digest.

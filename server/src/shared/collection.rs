@@ -62,6 +62,11 @@ pub(crate) async fn collect(app: &Arc<App>, grace: Duration, stopped: &AtomicBoo
     let turn = app.store.collecting().await.map_err(unreachable)?;
     let (Some(mut turn), Some(follower)) = (turn, &app.follower) else { return Ok(None) };
     follower.catch_up(app).await?;
+    if follower.doubts_facts() {
+        tracing::warn!("what another server changed could not be read yet: nothing is collected now");
+        turn.end().await;
+        return Ok(None);
+    }
     release(app).await?;
     let mut round = Round { app, stopped, collected: Collected::default() };
     round.end_uploads().await?;
@@ -210,7 +215,8 @@ async fn said(app: &Arc<App>) -> io::Result<Said> {
     }
     let shared = Arc::clone(app);
     run(app, move || {
-        let mut unknown = HashSet::new();
+        let mut unknown: HashSet<RepositoryName> =
+            shared.follower.as_ref().map(|follower| follower.not_whole()).unwrap_or_default().into_iter().collect();
         for (key, name, fact) in new {
             if let FactKey::Manifest(digest) = &fact
                 && !knows(&shared, &name, &fact)

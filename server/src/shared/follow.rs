@@ -5,7 +5,7 @@
 //! look: what counts is what the object store says when the row is read, so that all servers come to the same, in whatever
 //! order two of them wrote.
 
-use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 
 use super::facts::unreachable;
 use super::intents::tell_of_intents;
+use super::pending::Pending;
 use super::reread::reread;
 use crate::app::App;
 use crate::blobs::{ABANDONED_AFTER, BlobDigest, blob_of_key, is_lasting, unless_lost};
@@ -37,6 +38,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// After a look that failed nobody looks again for so long.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// The pause of the server that follows while something could not be read: whoever asks for what may come of it is not answered.
+const SOON: Duration = Duration::from_millis(250);
 
 /// Rows in one query.
 const ROWS: u32 = 1000;
@@ -64,6 +68,10 @@ pub(crate) struct Follower {
     unrecorded: std::sync::Mutex<BTreeSet<BlobDigest>>,
     /// Whether the same is so of traces.
     lacks_traces: AtomicBool,
+    /// Facts that could not be read.
+    unread: Pending<()>,
+    /// What repositories have, and could not be read so that debuggers could be told of it.
+    unopened: Pending<News>,
 }
 
 #[derive(Debug)]
@@ -88,8 +96,57 @@ impl Follower {
     /// `last`: the number of the last change before the facts were read.
     pub(crate) fn new(last: u64) -> Self {
         let (is_blind, untold, telling, unrecorded, lacks_traces) = Default::default();
+        let (unread, unopened) = Default::default();
         let state = Arc::new(Mutex::new(State { last, last_at: None, looked: None }));
-        Self { state, is_blind, learned: AtomicU64::new(0), untold, telling, unrecorded, lacks_traces }
+        Self {
+            state,
+            is_blind,
+            learned: AtomicU64::new(0),
+            untold,
+            telling,
+            unrecorded,
+            lacks_traces,
+            unread,
+            unopened,
+        }
+    }
+
+    /// Whether something was not read yet of which a debugger might be told.
+    pub(crate) fn doubts_ids(&self) -> bool {
+        self.unopened.doubted() > 0 || self.doubts_one_of(|_, fact| matches!(fact, FactKey::Manifest(_)))
+    }
+
+    /// Whether one of these facts was not read yet.
+    pub(crate) fn doubts_one_of(&self, is_it: impl Fn(&RepositoryName, &FactKey) -> bool) -> bool {
+        self.unread.facts(false).iter().any(|(name, fact)| is_it(name, fact))
+    }
+
+    /// Whether a fact was not read yet, so that nobody knows what is kept.
+    pub(crate) fn doubts_facts(&self) -> bool {
+        self.unread.doubted() > 0
+    }
+
+    /// The repositories of which something cannot be read.
+    pub(crate) fn not_whole(&self) -> Vec<RepositoryName> {
+        self.unread.facts(true).into_iter().map(|(name, _)| name).collect()
+    }
+
+    /// How much is not read, and how often that was believed.
+    pub(crate) fn unread(&self) -> (u64, u64) {
+        let (facts, files) = (self.unread.counts(), self.unopened.counts());
+        (facts.0 + files.0, facts.1 + files.1)
+    }
+
+    /// Reads again what could not be read when everything was read.
+    pub(crate) fn doubt(&self, app: &App) {
+        for repository in app.repositories.all() {
+            repository.take_unread().iter().for_each(|key| self.unread.add(key, ()));
+            for (digest, manifest) in repository.manifests() {
+                if (manifest.is_bundle() || manifest.is_loose()) && app.debug_files.bundle(&digest).is_none() {
+                    self.unopened.add(&digest.to_string(), News { digest, manifest, is_removed: false });
+                }
+            }
+        }
     }
 
     /// How many changes were taken over.
@@ -144,7 +201,7 @@ impl Follower {
     /// # Errors
     /// Something cannot be read now: it is tried again.
     pub(crate) async fn tell(&self, app: &Arc<App>) -> io::Result<()> {
-        if self.untold().is_empty() {
+        if self.untold().is_empty() && self.unopened.due().is_empty() {
             return Ok(());
         }
         let app = Arc::clone(app);
@@ -167,7 +224,8 @@ impl Follower {
     async fn tell_all(&self, app: &Arc<App>) -> io::Result<()> {
         loop {
             // In order: a bundle comes before its seal, and both before their deletion.
-            let Some(news) = self.untold().front().cloned() else { return Ok(()) };
+            let Some(news) = self.untold().front().cloned() else { return self.tell_again(app).await };
+            let key = news.digest.to_string();
             let told = if news.is_removed {
                 publish::unlearn(app, &news.digest, &news.manifest).await
             } else {
@@ -176,14 +234,74 @@ impl Follower {
             match told {
                 Err(error) if !is_lasting(&error) => return Err(error),
                 Err(error) => {
-                    tracing::error!(digest = %news.digest, %error, "debuggers are not told what another server published");
+                    tracing::warn!(digest = %news.digest, %error, "debuggers are not told what another server published: it is tried again");
+                    self.unopened.add(&key, news.clone());
                 }
-                Ok(()) => {}
+                Ok(()) => self.unopened.done(&key),
             }
             self.may_be_recorded_wrongly(publish::concerned(&news.digest, &news.manifest));
             self.untold().pop_front();
             self.learned.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// Tells debuggers of what could not be read before.
+    async fn tell_again(&self, app: &Arc<App>) -> io::Result<()> {
+        for (key, News { digest, manifest, is_removed }) in self.unopened.due() {
+            let wanted = Reference::Digest(digest.clone());
+            let is_here = app.repositories.all().iter().any(|repository| repository.manifest(&wanted).is_some());
+            let told = match (is_removed, is_here) {
+                (true, _) => publish::unlearn(app, &digest, &manifest).await,
+                (false, true) => publish::learn(app, &digest, &manifest).await,
+                (false, false) => Ok(()),
+            };
+            match told {
+                Err(error) if !is_lasting(&error) => return Err(error),
+                Err(error) if self.unopened.failed_again(&key) => {
+                    tracing::error!(%digest, %error, "what was published cannot be read: debuggers are told that it is not here; push it again, or look at its object");
+                }
+                Err(_) => {}
+                Ok(()) => {
+                    tracing::info!(%digest, "what could not be read is read, and debuggers are told of it");
+                    self.unopened.done(&key);
+                    self.may_be_recorded_wrongly(publish::concerned(&digest, &manifest));
+                    self.learned.fetch_add(1, Ordering::AcqRel);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads facts again that could not be read before.
+    async fn look_again(&self, app: &Arc<App>) -> io::Result<()> {
+        for (key, ()) in self.unread.due() {
+            let change = ChangeRow { key: key.clone(), is_removed: false };
+            let there = there(app, &[(0, change.clone())]).await?;
+            let mut learned = learn(app, &change, &there).await;
+            match &learned {
+                Err(error) if !is_lasting(error) => return learned.map(drop),
+                Err(error) if self.unread.failed_again(&key) => {
+                    tracing::error!(key, %error, "what another server changed cannot be read: it is taken for gone or damaged; push it again, or look at its object");
+                    // What is not there is gone.
+                    learned = learn(app, &ChangeRow { is_removed: true, ..change }, &there).await;
+                    let (shared, wanted) = (Arc::clone(app), key.clone());
+                    let is_there =
+                        run(app, move || shared.repositories.facts().map_or(Ok(false), |it| it.has(&wanted)));
+                    if is_there.await.unwrap_or(true) {
+                        // A tag whose manifest may come yet.
+                        continue;
+                    }
+                }
+                Err(_) => continue,
+                Ok(_) => tracing::info!(key, "what could not be read is read"),
+            }
+            if let Ok(news) = learned {
+                self.unread.done(&key);
+                self.untold().extend(news);
+                self.learned.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+        Ok(())
     }
 
     /// Looks whether the database says of the bundles that changed what the repositories say. Nobody who asks for something waits for it.
@@ -238,13 +356,22 @@ impl Follower {
             }
             let is_all = rows.len() < ROWS as usize;
             let there = there(app, &rows).await?;
+            // Whoever reads late finds what a later one of them made of it.
+            let last: HashMap<String, u64> =
+                rows.iter().map(|(number, change)| (change.key.clone(), *number)).collect();
             for (number, change) in rows {
+                let is_looked_at_later = last.get(&change.key).is_some_and(|last| *last > number);
                 match learn(app, &change, &there).await {
-                    Ok(news) => self.untold().extend(news),
+                    Ok(news) => {
+                        self.unread.done(&change.key);
+                        self.untold().extend(news);
+                    }
                     // Tried again with the next look.
                     Err(error) if !is_lasting(&error) => return Err(error),
+                    Err(_) if is_looked_at_later => {}
                     Err(error) => {
-                        tracing::error!(key = change.key, %error, "a change of another server is not taken over");
+                        tracing::warn!(key = change.key, %error, "a change of another server cannot be read: it is tried again");
+                        self.unread.add(&change.key, ());
                     }
                 }
                 state.last = number;
@@ -255,7 +382,7 @@ impl Follower {
                 state.last_at = last_at;
             }
             if is_all {
-                return Ok(());
+                return self.look_again(app).await;
             }
         }
     }
@@ -263,7 +390,8 @@ impl Follower {
     async fn read_everything(&self, app: &Arc<App>, state: &mut State) -> io::Result<()> {
         // Before the facts are read, so that nothing that comes meanwhile is missed.
         let newest = app.store.last_change().await.map_err(unreachable)?;
-        reread(app).await?;
+        reread(app).await?.iter().for_each(|key| self.unread.add(key, ()));
+        self.doubt(app);
         tell_of_intents(app).await?;
         // Whoever recorded it may not have done so in this database, or not have come to it.
         let all = publish::here_or_recorded(app).await.map_err(unreachable)?;
@@ -314,7 +442,8 @@ pub(crate) async fn follow(app: Arc<App>) {
                 None => std::future::pending().await,
             }
         };
-        let holds = tokio::time::timeout(POLL, heard).await.unwrap_or(true);
+        let poll = if follower.doubts_ids() || follower.doubts_facts() { SOON } else { POLL };
+        let holds = tokio::time::timeout(poll, heard).await.unwrap_or(true);
         if !holds {
             signal = None;
         }
@@ -369,13 +498,21 @@ fn has_blob(app: &App, name: &RepositoryName, digest: &BlobDigest) -> bool {
     app.repositories.get(name).is_some_and(|repository| repository.has_blob(digest))
 }
 
-/// Takes a change over, `there` being the blobs and orphans among all of them whose facts are there; what debuggers must be told of it.
+/// What was said to be there was not: it may be gone since, of which another change tells, or the object store was wrong.
+fn not_there(key: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{key} is not there, though it was written"))
+}
+
+/// Takes a change over, `there` being the blobs and orphans among all of them whose facts are there; what debuggers must be told of it. What is not there
+/// is taken for gone only where the change says so.
 pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, there: &HashSet<String>) -> io::Result<Option<News>> {
     if let Some(id) = change.key.strip_prefix("traces/") {
         let Ok(id) = uuid::Uuid::try_parse(id) else { return Ok(None) };
-        let (shared, key) = (Arc::clone(app), change.key.clone());
+        let (shared, key, is_removed) = (Arc::clone(app), change.key.clone(), change.is_removed);
         return run(app, move || {
-            let Some(content) = read(&shared, &key)? else { return Ok(None) };
+            let Some(content) = read(&shared, &key)? else {
+                return if is_removed { Ok(None) } else { Err(not_there(&key)) };
+            };
             shared.traces.learn(id, digest_of(&content)?);
             Ok(None)
         })
@@ -397,6 +534,9 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, there: &HashSet<St
     match fact {
         FactKey::Blob(digest) => {
             let is_known = !change.is_removed && repository.has_blob(&digest);
+            if !is_known && !change.is_removed && !there.contains(&change.key) {
+                return Err(not_there(&change.key));
+            }
             repository.learn_blob(&digest, is_known || there.contains(&change.key));
             if app.taken_down.has(&digest) {
                 let (shared, here) = (Arc::clone(app), Arc::clone(&repository));
@@ -410,8 +550,14 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, there: &HashSet<St
         }
         FactKey::Tag(tag) => {
             let (shared, key, here) = (Arc::clone(app), change.key.clone(), Arc::clone(&repository));
+            let is_removed = change.is_removed;
             run(app, move || {
                 let digest = read(&shared, &key)?.map(|content| digest_of(&content)).transpose()?;
+                let is_known = digest.as_ref().is_some_and(|digest| here.knows_manifest(digest) || here.had(digest));
+                if !is_removed && !is_known {
+                    // It, or the manifest that it leads to and that came before it.
+                    return Err(not_there(&key));
+                }
                 here.learn_tag(tag, digest, &shared.blobs)?;
                 Ok(None)
             })
@@ -429,9 +575,12 @@ pub(super) async fn learn(app: &Arc<App>, change: &ChangeRow, there: &HashSet<St
             }
             let (shared, key, wanted, here) =
                 (Arc::clone(app), change.key.clone(), digest.clone(), Arc::clone(&repository));
-            let was_here = before.is_some();
+            let (was_here, is_removed) = (before.is_some(), change.is_removed);
             let is_here = run(app, move || {
                 let Some(media_type) = read(&shared, &key)? else {
+                    if !is_removed {
+                        return Err(not_there(&key));
+                    }
                     if was_here {
                         here.learn_deletion(&wanted, &shared.blobs)?;
                     }

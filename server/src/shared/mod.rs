@@ -7,6 +7,7 @@ mod follow;
 mod intents;
 mod not_here;
 mod parts;
+mod pending;
 mod promise;
 mod reread;
 

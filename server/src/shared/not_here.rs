@@ -16,6 +16,7 @@ use crate::endpoints::oci::OciError;
 use crate::endpoints::told_of_storage;
 use crate::http::break_connection;
 use crate::metrics::Face;
+use crate::repositories::FactKey;
 use crate::routes::face_of;
 
 /// How long a client waits while what other servers did is taken over, which may mean to fetch a large file.
@@ -49,7 +50,33 @@ pub(crate) async fn look_elsewhere(State(app): State<Arc<App>>, request: Request
     if let Err(error) = looked {
         return cannot_tell(face, &error);
     }
-    if app.learned() == before { answer } else { next.run(again).await }
+    let (method, path) = (again.method().clone(), again.uri().path().to_owned());
+    let answer = if app.learned() == before { answer } else { next.run(again).await };
+    if answer.status() == StatusCode::NOT_FOUND && may_come(&app, face, &method, &path) {
+        let problem = "what another server changed could not be read yet: what is not found here may be there";
+        return cannot_tell(face, &io::Error::new(io::ErrorKind::HostUnreachable, problem));
+    }
+    answer
+}
+
+/// Whether something was not read yet that may be what is asked for.
+fn may_come(app: &App, face: Face, method: &Method, path: &str) -> bool {
+    let Some(follower) = &app.follower else { return false };
+    match face {
+        // Whoever asks whether a blob is here sends it if it is not.
+        Face::Oci if *method == Method::HEAD && path.contains("/blobs/") => false,
+        // A tag is in doubt by itself where its manifest is.
+        Face::Oci => follower.doubts_one_of(|name, fact| {
+            let asked = match fact {
+                FactKey::Blob(digest) => format!("/{name}/blobs/{digest}"),
+                FactKey::Manifest(digest) => format!("/{name}/manifests/{digest}"),
+                FactKey::Tag(tag) => format!("/{name}/manifests/{tag}"),
+                FactKey::Orphan(_) | FactKey::Deleted(_) => return false,
+            };
+            path.ends_with(&asked)
+        }),
+        _ => follower.doubts_ids(),
+    }
 }
 
 /// The elfutils clients keep every answer for ten minutes as "there is no such file"; a connection that ends they try again.

@@ -11,11 +11,11 @@ use crate::repositories::{FOLDER, FactKey, RepositoryName};
 use crate::store::ChangeRow;
 use crate::{publish, takedown, traces};
 
-/// Takes over what the object store says: tombstones, traces, and every repository.
+/// Takes over what the object store says: tombstones, traces, and every repository; the keys of traces that could not be read.
 ///
 /// # Errors
 /// The object store or the database does not answer. It is tried again.
-pub(super) async fn reread(app: &Arc<App>) -> io::Result<()> {
+pub(super) async fn reread(app: &Arc<App>) -> io::Result<Vec<String>> {
     takedown::refresh(app).await?;
     let shared = Arc::clone(app);
     let keys = move || {
@@ -23,12 +23,14 @@ pub(super) async fn reread(app: &Arc<App>) -> io::Result<()> {
         Ok((facts.keys(traces::FOLDER)?, facts.keys(FOLDER)?))
     };
     let (traces, facts) = run(app, keys).await?;
+    let mut unread = Vec::new();
     for key in traces {
         let change = ChangeRow { key, is_removed: false };
         match learn(app, &change, &HashSet::new()).await {
             Err(error) if !is_lasting(&error) => return Err(error),
             Err(error) => {
-                tracing::error!(key = change.key, %error, "the fact of a trace is damaged: the trace is left out")
+                tracing::error!(key = change.key, %error, "the fact of a trace cannot be read: it is tried again");
+                unread.push(change.key);
             }
             Ok(_) => {}
         }
@@ -57,5 +59,6 @@ pub(super) async fn reread(app: &Arc<App>) -> io::Result<()> {
             }
         }
     }
-    publish::reconsider_all(app).await
+    publish::reconsider_all(app).await?;
+    Ok(unread)
 }

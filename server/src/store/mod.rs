@@ -96,6 +96,9 @@ pub(crate) trait Store: std::fmt::Debug + Send + Sync {
     /// Gives the token with this id another end; whether there is one that is not revoked.
     fn renew_token<'a>(&'a self, id: &'a str, expires: UtcSeconds) -> Answer<'a, bool>;
 
+    /// The secret of this name, where there is one.
+    fn known_secret<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>>;
+
     /// The secret of this name: `fresh` where there was none, which is then kept.
     fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Answer<'a, Vec<u8>>;
 

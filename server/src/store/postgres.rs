@@ -179,6 +179,10 @@ impl Store for PostgresStore {
         Box::pin(async move { Ok(postgres_access::renew(&self.pool, id, expires).await?) })
     }
 
+    fn known_secret<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Box::pin(async move { Ok(postgres_access::known_secret(&self.pool, name).await?) })
+    }
+
     fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Answer<'a, Vec<u8>> {
         Box::pin(async move { Ok(postgres_access::secret(&self.pool, name, fresh).await?) })
     }

@@ -59,6 +59,10 @@ pub(super) async fn renew(pool: &PgPool, id: &str, expires: UtcSeconds) -> sqlx:
     Ok(done.rows_affected() > 0)
 }
 
+pub(super) async fn known_secret(pool: &PgPool, name: &str) -> sqlx::Result<Option<Vec<u8>>> {
+    sqlx::query_scalar("SELECT secret FROM secrets WHERE name = $1").bind(name).fetch_optional(pool).await
+}
+
 pub(super) async fn secret(pool: &PgPool, name: &str, fresh: &[u8]) -> sqlx::Result<Vec<u8>> {
     sqlx::query("INSERT INTO secrets (name, secret) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING")
         .bind(name)

@@ -182,6 +182,10 @@ impl Store for SqliteStore {
         Box::pin(async move { Ok(sqlite_tokens::renew(&self.pool, id, expires).await?) })
     }
 
+    fn known_secret<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Vec<u8>>> {
+        Box::pin(async move { Ok(sqlite_tokens::known_secret(&self.pool, name).await?) })
+    }
+
     fn secret<'a>(&'a self, name: &'a str, fresh: &'a [u8]) -> Answer<'a, Vec<u8>> {
         Box::pin(async move { Ok(sqlite_tokens::secret(&self.pool, name, fresh).await?) })
     }

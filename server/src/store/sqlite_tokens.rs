@@ -65,6 +65,10 @@ pub(super) async fn renew(pool: &SqlitePool, id: &str, expires: UtcSeconds) -> s
     Ok(done.rows_affected() > 0)
 }
 
+pub(super) async fn known_secret(pool: &SqlitePool, name: &str) -> sqlx::Result<Option<Vec<u8>>> {
+    sqlx::query_scalar("SELECT secret FROM secrets WHERE name = ?").bind(name).fetch_optional(pool).await
+}
+
 pub(super) async fn secret(pool: &SqlitePool, name: &str, fresh: &[u8]) -> sqlx::Result<Vec<u8>> {
     sqlx::query("INSERT INTO secrets (name, secret) VALUES (?, ?) ON CONFLICT (name) DO NOTHING")
         .bind(name)

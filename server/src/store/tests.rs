@@ -236,7 +236,9 @@ async fn tokens_are_found_listed_and_revoked_once(database: &Opener<'_>) {
 
 async fn the_first_secret_of_a_name_stays(database: &Opener<'_>) {
     let store = database.open().await;
+    assert_eq!(store.known_secret("key").await.unwrap(), None);
     assert_eq!(store.secret("key", b"first").await.unwrap(), b"first");
+    assert_eq!(store.known_secret("key").await.unwrap().as_deref(), Some(b"first".as_slice()));
     assert_eq!(database.open().await.secret("key", b"second").await.unwrap(), b"first");
 }
 

@@ -5,6 +5,7 @@ mod bad_upstreams;
 mod behind_nginx;
 mod breakpad;
 mod companions;
+mod cut_off;
 mod databases;
 mod debuginfod;
 mod described;

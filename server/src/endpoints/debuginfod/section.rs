@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::Response;
 
 use super::{Answering, SIZE, file_headers, not_found, too_large};
+use crate::blobs::check_size;
 use crate::debug_files::{Candidate, FileKind, Key};
 use crate::endpoints::{BY_ID, tree_copy, tree_part};
 use crate::http::{ByteRange, FileAnswer, Source, break_connection, file_response};
@@ -23,10 +24,12 @@ pub(super) async fn answer(asked: &Answering<'_>, id: &Key, name: &str) -> Optio
             return Some(break_connection(&format!("{}: {error}", candidate.digest)));
         }
         let (blobs, sections) = (app.blobs.clone(), app.sections.clone());
-        let (digest, wanted) = (candidate.digest.clone(), name.to_owned());
+        let (digest, size, wanted) = (candidate.digest.clone(), candidate.size, name.to_owned());
         let find = move || -> io::Result<Option<(Source, ByteRange)>> {
-            let Some(place) = sections.find(&blobs, &digest, &wanted)? else { return Ok(None) };
-            Ok(Some((Source::of(&blobs, &digest)?, place)))
+            let Some(place) = sections.find(&blobs, (&digest, size), &wanted)? else { return Ok(None) };
+            let source = Source::of(&blobs, &digest)?;
+            check_size(&digest, source.size(), size)?;
+            Ok(Some((source, place)))
         };
         match app.pool.run(find).await {
             Ok(Ok(None)) => {}

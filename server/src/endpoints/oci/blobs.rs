@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::{Code, DOCKER_CONTENT_DIGEST, OciError, is_kept};
 use crate::app::App;
-use crate::blobs::BlobDigest;
+use crate::blobs::{BlobDigest, check_size};
 use crate::http::{FileAnswer, Source, file_response};
 use crate::repositories::{Removal, RepositoryName};
 use crate::shared::Promise;
@@ -59,7 +59,12 @@ pub(crate) async fn get(
                 tracing::error!(digest = %wanted, %error, "a blob that is offered is gone");
                 Ok(None)
             }
-            opened => opened.map(Some),
+            opened => {
+                let source = opened?;
+                // Of what no manifest names the size is not known.
+                repository.named_size(&wanted).map_or(Ok(()), |said| check_size(&wanted, source.size(), said))?;
+                Ok(Some(source))
+            }
         }
     };
     let source = app.pool.run(open).await??.ok_or_else(|| unknown(name, digest))?;

@@ -12,7 +12,7 @@ use super::{Code, DOCKER_CONTENT_DIGEST, OciError, headers, is_kept, stored};
 use crate::access::Caller;
 use crate::app::App;
 use crate::arrival::Changed;
-use crate::blobs::BlobDigest;
+use crate::blobs::{BlobDigest, check_size};
 use crate::http::{FileAnswer, NotGathered, Share, content_coding, file_response, forbids_change, query_values};
 use crate::publish::{PublishError, Withdrawn, publish, withdraw};
 use crate::repositories::{MANIFEST_LIMIT, Manifest, PutManifest, Reference, Removal, RepositoryName, Tag};
@@ -66,14 +66,16 @@ pub(crate) async fn get(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unknown(name, reference)),
         brought => brought?,
     }
-    let (blobs, wanted) = (app.blobs.clone(), digest.clone());
-    let open = move || {
+    let (blobs, wanted, size) = (app.blobs.clone(), digest.clone(), manifest.size);
+    let open = move || -> std::io::Result<_> {
         // Whoever is told that it is here may rely on it for the grace period.
         let is_here = repository.map_or(Ok(false), |repository| repository.tell_of_manifest(&wanted))?;
         if !is_here {
             return Err(std::io::ErrorKind::NotFound.into());
         }
-        blobs.open_blob(&wanted)
+        let blob = blobs.open_blob(&wanted)?;
+        check_size(&wanted, blob.size, size)?;
+        Ok(blob)
     };
     let blob = match app.pool.run(open).await? {
         // Deleted and collected between the look and the opening.

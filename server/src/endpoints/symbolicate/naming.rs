@@ -12,7 +12,7 @@ use symseal_symx::{Name, Table};
 use super::request::{Job, Offset, Request};
 use super::{MadeTables, Refused};
 use crate::app::App;
-use crate::blobs::NotGiven;
+use crate::blobs::{NotGiven, check_size};
 use crate::bundled_tables::bundled_table;
 use crate::debug_files::Scope;
 use crate::endpoints::told_of_storage;
@@ -212,7 +212,8 @@ fn find_table<'r>(
 ) -> Result<Bytes<'r>, Missing> {
     let (guid, age) = parse_breakpad_id(id).ok_or(Missing::BadId)?;
     if let Some(found) = bundled_table(app, scope, (guid, age)) {
-        let map = app.blobs.map(&found.digest);
+        let whole = |map: memmap2::Mmap| check_size(&found.digest, map.len() as u64, found.size).map(|()| map);
+        let map = app.blobs.map(&found.digest).and_then(whole);
         return map.map(Bytes::Bundle).map_err(|error| missing(&error));
     }
     let of_id = made.get(&(guid, age)).ok_or(Missing::Unknown)?;
