@@ -24,38 +24,46 @@ pub(in super::super) fn open<'i>(input: &Input<'i>) -> Option<Table<'i>> {
     let (_, bytes) = input.pclntab?;
     let is_code = |svma| svma != 0 && (input.text.is_empty() || input.text.iter().any(|range| range.contains(&svma)));
     let table = Table::open(bytes, input.arch, input.bases.text, is_code)?;
-    if input.code.is_empty() {
+    // In a Windows module no section is called after the table.
+    if input.code.is_empty() || (table.is_placed() && !input.has_exception_directory()) {
         return Some(table);
     }
     let samples = samples(&table, input.arch);
-    let fits = |code: &dyn Fn(u64) -> Option<&'i [u8]>| {
+    if table.is_placed() {
+        return is_of(input, &samples).then_some(table);
+    }
+    // In that section alone, for others may be many.
+    let text = input.bases.text?;
+    let (start, code) = input.code.iter().find(|(start, _)| *start == text)?;
+    let fits = |by: u64| {
         let (mut known, mut right) = (0, 0);
         for sample in &samples {
             known += 1;
-            right += usize::from(moves_stack_pointer(input.arch, code(*sample).unwrap_or_default()));
+            let at = sample.checked_sub(*start).and_then(|at| usize::try_from(at.checked_add(by)?).ok());
+            let before = at.and_then(|at| code.get(..at)).unwrap_or_default();
+            right += usize::from(moves_stack_pointer(input.arch, before));
             // Nearly all: assembler code moves it in other ways.
             if (known - right) * 10 > samples.len() {
                 return false;
             }
         }
-        true
+        samples.len() >= LEAST_SAMPLES
     };
-    if table.is_placed() {
-        // A program may hold another one's file, and with it a table that is not of its own code.
-        return (samples.len() < LEAST_SAMPLES || fits(&|sample| code_before(input, sample))).then_some(table);
-    }
-    // In that section alone, for others may be many.
-    let text = input.bases.text?;
-    let (start, code) = input.code.iter().find(|(start, _)| *start == text)?;
-    let at = |sample: u64, by: u64| code.get(..usize::try_from(sample.checked_sub(*start)?.checked_add(by)?).ok()?);
-    let is_shown = samples.len() >= LEAST_SAMPLES;
-    let by = (0..FARTHEST).step_by(ALIGNMENT).find(|by| is_shown && fits(&|sample| at(sample, *by)))?;
+    let by = (0..FARTHEST).step_by(ALIGNMENT).find(|by| fits(*by))?;
     table.moved(by)
 }
 
-/// The code of the section that `address` is in, up to there.
-fn code_before<'i>(input: &Input<'i>, address: u64) -> Option<&'i [u8]> {
-    input.code.iter().find_map(|(start, bytes)| bytes.get(..usize::try_from(address.checked_sub(*start)?).ok()?))
+/// Whether a table that says where its code is speaks of this module's: one that holds the file of another program holds its table, too.
+fn is_of(input: &Input<'_>, samples: &[u64]) -> bool {
+    let code_before = |address: u64| {
+        input.code.iter().find_map(|(start, bytes)| bytes.get(..usize::try_from(address.checked_sub(*start)?).ok()?))
+    };
+    // Of older releases the smallest frame of amd64 is made so.
+    let is_made = |code: &[u8]| {
+        moves_stack_pointer(input.arch, code) || (input.arch == Arch::X86_64 && code.ends_with(&[0x48, 0x83, 0xec, 8]))
+    };
+    let right = samples.iter().filter(|sample| code_before(**sample).is_some_and(is_made)).count();
+    samples.len() < LEAST_SAMPLES || right * 2 >= samples.len()
 }
 
 /// Addresses where functions have just made their frames, as compilers have them do that.
