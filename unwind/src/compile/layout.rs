@@ -22,6 +22,7 @@ pub(super) struct Layout {
 }
 
 /// The place of a register that is stored where nothing tells: no rule has such an offset.
+#[cfg(feature = "compile")]
 pub(super) const UNTOLD: i64 = i64::MIN / 2;
 
 /// Where a return address is.
