@@ -96,8 +96,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
     let go_comes_first = input.has_exception_directory();
     if go_comes_first {
         go::rules_before_others(input, go_table.as_ref(), &mut compiler);
-        let untold = go::rules(input, go_table.as_ref(), &mut compiler);
-        go::count_untold(untold, true, &mut compiler);
+        go::rules(input, go_table.as_ref(), &mut compiler);
     }
     #[cfg(feature = "compile")]
     pdata::rules(input, &mut compiler);
@@ -153,8 +152,7 @@ pub fn compile<'i>(input: &Input<'i>) -> Result<Compiled, CompileError> {
         pdr::rules(input, &mut compiler);
     }
     if !go_comes_first {
-        let untold = go::rules(input, go_table.as_ref(), &mut compiler);
-        go::count_untold(untold, false, &mut compiler);
+        go::rules(input, go_table.as_ref(), &mut compiler);
     }
     if matches!(input.arch, Arch::Riscv64 | Arch::Arm) {
         // Some begin at the file's entry, which would be followed.

@@ -1,5 +1,5 @@
 //! Call frame information that says how a frame is made and not how it is taken down: its last rule holds to the end of the function. LLVM writes such
-//! where nobody asks for asynchronous tables (on Linux for aarch64, riscv64 and MIPS, in `.debug_frame` for ARM, and for macOS), and on x86_64 where they are forbidden. The instructions complete it: they say where in the
+//! where nobody asks for asynchronous tables (on Linux for aarch64, riscv64 and MIPS, in `.debug_frame` for ARM, and for macOS), and GCC for macOS. The instructions complete it: they say where in the
 //! function the frame is not that of its body.
 //!
 //! The equations are those of the entry and, where the frame is being made or taken down, those that the instructions give
@@ -80,18 +80,14 @@ fn are_mostly_silent(pieces: &[Piece], rules: &Rules) -> bool {
     silent * 2 > all
 }
 
-/// Whether an entry ends with a rule that it has not had before. Where the frame is taken down too, an earlier rule holds again, and that of the first instruction at the latest.
-fn is_silent(entry: &[Piece]) -> bool {
-    entry.split_last().is_some_and(|(last, earlier)| earlier.iter().rev().all(|piece| piece.rule != last.rule))
-}
-
 /// The rules of an entry's function, if they are not only those that it gives.
 fn of_entry(input: &Input<'_>, entry: &[Piece], known: &Rules) -> Option<(Range<u64>, FunctionRules, Origin)> {
     let (first, last) = (entry.first()?, entry.last()?);
     if !matches!(last.origin.kind()?, SourceKind::EhFrame | SourceKind::DebugFrame) {
         return None;
     }
-    if !is_silent(entry) {
+    // Where the frame is taken down too, an earlier rule holds again, and that of the first instruction at the latest.
+    if entry.iter().rev().skip(1).any(|piece| piece.rule == last.rule) {
         return None;
     }
     let machine = input.arch.machine();

@@ -226,16 +226,14 @@ fn begins_stack(arch: Arch, function: &Function, name: &[u8], has_c: bool) -> bo
     function.flags & TOP_FRAME != 0 && !leads_on
 }
 
-/// Adds the rules of the functions that the table describes and nothing else has spoken for. Gives the functions of which it does not tell them.
-pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut Compiler<'_>) -> Vec<Range<u64>> {
-    let mut untold = Vec::new();
+/// Adds the rules of the functions that the table describes and nothing else has spoken for.
+pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut Compiler<'_>) {
     if input.pclntab.is_none() {
-        return untold;
+        return;
     }
     let Some(table) = table else {
         const UNREADABLE: &str = "Go's table of functions: of an unknown version, damaged, or of other code";
-        compiler.report.count_unfollowed(None, UNREADABLE);
-        return untold;
+        return compiler.report.count_unfollowed(None, UNREADABLE);
     };
     let mut budget = budget(input);
     let has_c = has_c(table);
@@ -264,9 +262,17 @@ pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut
         let is_entered_from_c = ENTERED_FROM_C.contains(&name);
         let keeps_goroutine = has_goroutine_register && !is_entered_from_c;
         let Some((mut rules, end)) = frames(input, table, &function, keeps_goroutine, &mut budget) else {
-            // A mark of the linker has no instructions.
-            if function.has_distances() || !name.starts_with(MARK) {
-                untold.push(range);
+            // What other information covers has its rules, and a mark of the linker has no instructions.
+            let is_mark = !function.has_distances() && name.starts_with(MARK);
+            if compiler.claims.is_free(range.start) && !is_mark {
+                const UNTOLD: &str = "Go's table of functions: distances that are not told, or too large for a rule";
+                // An exception directory has the frame of a function's body for all of it.
+                if input.has_exception_directory() {
+                    let claimed = compiler.claims.claim(range.clone());
+                    let rule = (Rule::bare(Kind::Unsupported, RuleSource::GoPclntab), Slots::SAME);
+                    compiler.add(&claimed, &[(range.start, rule)], origin);
+                }
+                compiler.report.count_unfollowed(Some(range), UNTOLD);
             }
             continue;
         };
@@ -275,26 +281,6 @@ pub(super) fn rules(input: &Input<'_>, table: Option<&Table<'_>>, compiler: &mut
         }
         let claimed = compiler.claims.claim(function.start..end);
         compiler.add(&claimed, &rules, origin);
-    }
-    untold
-}
-
-/// Counts those of the functions whose rules the table does not tell that no other information covers. Of an exception directory there is nothing to be
-/// had of them: it has the frame of a function's body for all of it.
-pub(super) fn count_untold(untold: Vec<Range<u64>>, is_claimed: bool, compiler: &mut Compiler<'_>) {
-    const UNTOLD: &str = "Go's table of functions: distances that are not told, or too large for a rule";
-    for range in untold {
-        if !compiler.claims.is_free(range.start) {
-            continue;
-        }
-        if is_claimed {
-            let Switched { rules, parts, .. } = Switched::all(range.clone(), Kind::Unsupported);
-            for part in parts {
-                let claimed = compiler.claims.claim(part);
-                compiler.add(&claimed, &rules, Origin::new(SourceKind::GoPclntab, 0));
-            }
-        }
-        compiler.report.count_unfollowed(Some(range), UNTOLD);
     }
 }
 

@@ -184,9 +184,7 @@ impl Function<'_> {
         for (address, rule) in (start..).step_by(4).zip(frames.iter().skip(outer)) {
             push(&mut rules.rows, address, *rule);
         }
-        if self.prolog.is_part && loses_registers(&rules.rows) {
-            rules.has_lost_registers = true;
-        }
+        rules.has_lost_registers = self.prolog.is_part && loses_registers(&rules.rows);
         match &self.epilogs {
             Epilogs::One(epilog) => {
                 if let Some((epilog, steps)) = epilog {
